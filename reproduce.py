@@ -774,7 +774,7 @@ def finish(fig, caption):
 # 2. draw(table, *panels), which looks at nothing but the table;
 # 3. @figure(key, claim, compute, finding, minutes) above the latter, whose key names the files.
 # `python reproduce.py KEY` then draws it, and `python reproduce.py report` adds it to the end of figures/README.md. A
-# fourth puts it into the gallery of README.md:
+# fourth puts it among all figures at a glance there:
 # 4. @thumb(key, sentence) above thumb(table, ax), a small picture of one panel that shows what the sentence says.
 # Lines "<!-- figure: KEY -->" and "<!-- end -->" there give it another place.
 # ======================================================================================================================
@@ -5377,7 +5377,7 @@ def draw_margins(table, page, *axes):
 
 @thumb(
     "margins",
-    "By the kernel rbf nearly every public data set has a hard margin, most of them above 0.01.",
+    "How large is the margin by rbf? On most of 276 public data sets (KEEL, MNIST, …) above 0.01.",
 )
 def thumb_margins(table, ax):
     rows = split(table, "kernel")["rbf"]
@@ -6790,33 +6790,44 @@ GROUPS = {  # the first part of a key -> the title over its thumbnails
 
 
 def in_html(text):
-    """Return a sentence for a table in HTML, where Markdown is not read."""
-    return re.sub("`(.*?)`", r"<code>\1</code>", html.escape(text, quote=False))
+    """Return a sentence for a table in HTML, where Markdown is not read, in the spelling of the pages."""
+    plain = replaced(html.escape(text, quote=False), PLAIN)
+    return re.sub("`(.*?)`", r"<code>\1</code>", plain)
 
 
-def thumbnail(key):
+def thumbnail(key, report="", folder=""):
     """Write the small picture of a figure and what it shows, with a link to its section of the report."""
     entry = FIGURES[key]
     name = place(key)
     alt = html.escape(entry.claim)
-    picture = f'<a href="figures/README.md#{name}"><img src="figures/thumbs/{name}.png" width="240" alt="{alt}"></a>'
+    picture = f'<a href="{report}#{name}"><img src="{folder}thumbs/{name}.png" width="240" alt="{alt}"></a>'
     return f'<td width="33%" valign="top">{picture}<br>{in_html(entry.shows)}</td>'
 
 
+def in_threes(cells):
+    """Write a table of three columns."""
+    lines = ["<table>"]
+    for k in range(0, len(cells), 3):
+        lines += ["<tr>", *cells[k : k + 3], "</tr>"]
+    return "\n".join([*lines, "</table>"])
+
+
+FIRST_TO_SEE = ("norms", "steps", "margins", "subspace:products", "ji21:fig1", "apidopoulos22:fig2")
+
+
 def gallery():
-    """Write a table of three columns for each group of figures."""
+    """Write the table of README.md: figures that say something without the report."""
+    return in_threes([thumbnail(key, "figures/README.md", "figures/") for key in FIRST_TO_SEE])
+
+
+def at_a_glance():
+    """Write a table of all figures for each group, which stands in the report itself."""
     groups = {name: [] for name in (*GROUPS.values(), "Beyond the papers")}
     for key, entry in FIGURES.items():
         name = GROUPS.get(key.partition(":")[0], "Beyond the papers")
         if entry.thumb:
             groups[name].append(thumbnail(key))
-    lines = []
-    for name, cells in groups.items():
-        lines += [f"**{name}**", "", "<table>"]
-        for k in range(0, len(cells), 3):
-            lines += ["<tr>", *cells[k : k + 3], "</tr>"]
-        lines += ["</table>", ""]
-    return "\n".join(lines)
+    return "\n\n".join(f"**{name}**\n\n{in_threes(cells)}" for name, cells in groups.items())
 
 
 # Of pictures that are shown 240 pixels wide, and have twice as many
@@ -6913,6 +6924,8 @@ def with_tables(text):
         line, kind, name = found.groups()
         if name == "gallery":
             written = gallery()
+        elif name == "at-a-glance":
+            written = at_a_glance()
         elif name == "others":
             written = sections_of_others(text)
         elif kind == "figure":

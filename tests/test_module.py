@@ -492,6 +492,9 @@ def test_the_python_blocks_of_the_readme():
         and names["chosen"].score(names["X"], names["kinds"]) == 1.0
     )
     assert names["best"].upper >= names["margin"]  # of the network, and of any last layer
+    [w] = names["layer"].separators([names["best"].alpha])
+    own = (names["y"] * (names["hidden"] @ w)).min() / np.linalg.norm(w)
+    assert own == pytest.approx(names["best"].lower, rel=1e-6)  # w is what the text says
     ends = re.search(r"^\|`max_margin`\|(\S+) to ([0-9.]+)\|", text, re.MULTILINE)
     precise = fm.max_margin(names["G"], tol=1e-9)
     assert float(ends[1]) <= precise.lower <= precise.upper <= float(ends[2])

@@ -165,7 +165,9 @@ def test_the_tables_are_those_of_the_files():
         assert rp.with_tables(text) == text, "python reproduce.py report renews the tables"
     marked = re.compile("^<!-- table: (.*?) -->\n(.*?)^<!-- end -->$", re.DOTALL | re.MULTILINE)
     tables = [found for text in TEXTS.values() for found in marked.findall(text)]
-    assert sorted(name for name, _ in tables) == sorted(["gallery", "others", *rp.TABLES])
+    assert sorted(name for name, _ in tables) == sorted(
+        ["at-a-glance", "gallery", "others", *rp.TABLES]
+    )
     assert all(
         body.strip() for name, body in tables if name != "others"
     )  # of figures without a group
@@ -465,6 +467,18 @@ def test_the_limits_that_the_readme_names():
         assert is_said(f"{1 / ratio:.1f} times", README)
     said = f"{1 / min(ratios['SVC']):.1f} times, {max(ratios['SVC']):.0f} times"
     assert is_said(said, README)
+    times = {}
+    for label, ours, theirs in zip(rows["label"], rows["ours"], rows["theirs"], strict=True):
+        times[label] = f"C = 1, {ours:.1f} s, {theirs:.1f} s"
+    sizes = table("speed-scaling")
+    last = {}
+    for what, n, seconds, memory in zip(*(sizes[c] for c in sizes), strict=True):
+        if n == 11_552:
+            last[what.partition(",")[0]] = seconds, memory
+    matrix = f"{last['gram'][0]:.1f} s, {8 * 11_552**2 / 1e9:.1f} GB"
+    search = f"{last['max_margin'][0]:.2f} s, {last['LIBSVM'][0]:.2f} s"
+    noisy = times["MaxMarginClassifier, many noisy points, C = 1, n = 20,000"]
+    assert is_said(f"11,552 images, {matrix}, {search}, 20,000 points, {noisy}", README)
 
 
 def test_comparisons_of_speed():

@@ -75,6 +75,13 @@ def test_the_margin_that_a_model_of_scikit_learn_has(datasets, number):
     assert (margin > 0.999 * best.lower) == (number == 0)  # which is the one that maximises it
 
 
+def first_example():
+    """The points of the README, their labels, and G."""
+    X = np.random.default_rng(0).normal(size=(500, 2))
+    y = np.where(X[:, 0] * X[:, 1] > 0, 1, -1)
+    return X, y, fm.gram(X, y, kernel="rbf", intercept="free")
+
+
 @pytest.mark.parametrize("tol", [1e-3, 1e-6, 1e-10])
 def test_svc_on_the_first_example_of_the_readme(linear_svc, tol):
     """By its weights it has a margin that no surface has; what its surface has, by its own values, is less."""
@@ -83,10 +90,7 @@ def test_svc_on_the_first_example_of_the_readme(linear_svc, tol):
     text = (Path(fm.__file__).parent / "README.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\|SVC.*?\|(0\.\d+) to (0\.\d+)\|", text, re.MULTILINE)
     claims, holds = np.array(rows, dtype=float)
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(500, 2))
-    y = np.where(X[:, 0] * X[:, 1] > 0, 1, -1)
-    G = fm.gram(X, y, kernel="rbf", intercept="free")
+    X, y, G = first_example()
     upper = fm.max_margin(G, tol=1e-9).upper
     svc = SVC(C=1e10, gamma=G.kernel.gamma, tol=tol).fit(X, y)
     c, points = svc.dual_coef_[0], X[svc.support_]
@@ -96,6 +100,31 @@ def test_svc_on_the_first_example_of_the_readme(linear_svc, tol):
     own = (y * svc.decision_function(X)).min() / length
     assert holds[0] - rounding <= own <= holds[1] + rounding
     assert 99.35 < 100.0 * own / upper < 99.45
+
+
+@pytest.mark.parametrize("single", [False, True])
+def test_the_cause_of_what_svc_loses_on_the_first_example_of_the_readme(single):
+    """PIQP comes to the largest margin, and from kernel values in single precision to both numbers of SVC."""
+    pytest.importorskip("piqp")
+    text = (Path(fm.__file__).parent / "README.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\|SVC.*?\|(0\.\d+) to (0\.\d+)\|", text, re.MULTILINE)
+    [said] = re.findall(r"^\|PIQP.*?\|(0\.\d+)\|", text, re.MULTILINE)
+    X, y, G = first_example()
+    K = np.asarray(fm.gram(X))
+    seen = K.astype(np.float32).astype(np.float64) if single else K
+    constraints = {"A": y[None].astype(float), "b": np.zeros(1), "x_l": np.zeros(len(y))}
+    found = rp.piqp(seen * np.outer(y, y), np.full(len(y), -1.0), **constraints)
+    c = y * np.maximum(found.x, 0.0)
+    claim = 1.0 / math.sqrt(c @ K @ c)
+    weights = np.append(c, found.y)
+    margin, _ = fm.separator_margin(G, weights, support=np.arange(len(y)))
+    upper = fm.max_margin(G, tol=1e-9).upper
+    if single:
+        for value, (least, most) in zip((claim, margin), rows, strict=True):
+            assert float(least) - 5.1e-9 <= value <= float(most) + 5.1e-9
+    else:
+        assert f"{margin:.8f}" == said
+        assert upper * (1.0 - 1e-8) < margin <= upper
 
 
 @pytest.mark.parametrize("kernel", ["rbf", "poly"])

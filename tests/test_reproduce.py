@@ -1146,11 +1146,10 @@ def thumb_new(table, ax):
         assert run(arguments, folder=tmp_path).returncode == 0
     made = {"new-points.csv", "new-points.png", "thumbs/new-points.png"}
     assert made < {*files_under(tmp_path / "figures")}
-    gallery = (tmp_path / "README.md").read_text(encoding="utf-8")
-    [cell] = [line for line in gallery.splitlines() if "thumbs/new-points.png" in line]
-    words = ("is a line straight?", "The line is straight.", "figures/README.md#new-points")
-    assert all(word in cell for word in words)
     report = (tmp_path / "figures" / "README.md").read_text(encoding="utf-8")
+    [cell] = [line for line in report.splitlines() if "thumbs/new-points.png" in line]
+    words = ("is a line straight?", "The line is straight.", 'href="#new-points"')
+    assert all(word in cell for word in words)
     assert all(
         text in report
         for text in (
@@ -1211,8 +1210,8 @@ def test_a_thumbnail_is_a_small_picture_of_its_own(registry, monkeypatch):
     [ax] = seen[0].axes
     assert len(ax.get_xticks()) <= 6
     height, width = matplotlib.image.imread(rp.FOLDER / "8.png").shape[:2]
-    assert height < width == 480  # twice the 240 that the README shows
-    [cell] = re.findall("<td.*</td>", rp.gallery())
+    assert height < width == 480  # twice the 240 that the pages show
+    [cell] = re.findall("<td.*</td>", rp.at_a_glance())
     assert all(
         word in cell for word in ("thumbs/race.png", "#race", "the figure race", "It rises.")
     )
@@ -1243,7 +1242,7 @@ def test_every_figure_has_its_thumbnail():
     kept = {path.name for path in (ROOT / "figures" / "thumbs").iterdir()}
     assert kept == {f"{Path(rp.file_of(key)).stem}.png" for key in rp.FIGURES}
     sizes = [path.stat().st_size for path in (ROOT / "figures" / "thumbs").iterdir()]
-    assert max(sizes) < 6e4 and np.mean(sizes) < 35_000  # a reader of README.md loads them all
+    assert max(sizes) < 6e4 and np.mean(sizes) < 35_000  # a reader of the report loads them all
 
 
 def test_figures_stand_in_the_report_where_their_marks_are(registry):
