@@ -1149,9 +1149,7 @@ def compute_network(context):
     )
 
 
-def draw_layers(
-    table, ax, labels=("largest of any last layer", "of the trained last layer")
-):
+def draw_layers(table, ax, labels=("largest of any last layer", "of the trained last layer")):
     """Draw the largest margin of a last layer, and that of the trained one."""
     epoch = table["epoch"]
     [largest] = ax.plot(epoch, table["largest"], color=GREEN, linestyle=LONG)
@@ -1188,7 +1186,7 @@ def draw_network(table, margins, read):
 
 @thumb("network", "A trained last layer comes to 87 % of the largest margin that it could have.")
 def thumb_network(table, ax):
-    draw_layers(table, ax, ("the largest possible", "of the trained layer"))
+    draw_layers(table, ax, ("the largest possible", "of the\ntrained layer"))
 
 
 # --- ramdas14 ---
@@ -1424,10 +1422,20 @@ def compute_ramdas14_lemma5(context):
 
 
 LEMMA5 = {  # where the label of a curve stands: a share of the breadth, an offset, a side
-    r"$\mu_k \ln n - L(\alpha_k)$": (r"$\mu_k \ln n - L(\alpha_k)$", 0.3, (45, 8), "center"),
-    r"$-L_{\mu_k}(\alpha_k)$": (r"$-L_{\mu_k}(\alpha_k)$", 0.65, (20, 12), "center"),
-    r"$\|p_k\|_G^2/2$": (r"$\|p_k\|_G^2/2$", 0.42, (-32, -8), "center"),
-    r"$\rho^2/2$": ("ρ²/2, where the interval closes", 0.05, (0, 9), "left"),
+    r"$\mu_k \ln n - L(\alpha_k)$": (
+        r"upper bound $\mu_k \ln n - L(\alpha_k)$",
+        0.3,
+        (8, 8),
+        "left",
+    ),
+    r"$-L_{\mu_k}(\alpha_k)$": (
+        r"minus the smoothed objective, $-L_{\mu_k}(\alpha_k)$",
+        0.55,
+        (0, 10),
+        "left",
+    ),
+    r"$\|p_k\|_G^2/2$": (r"lower bound $\|p_k\|_G^2/2$", 0.4, (-8, -12), "right"),
+    r"$\rho^2/2$": ("ρ²/2, where all end", 0.05, (0, 9), "left"),
 }
 
 
@@ -1436,6 +1444,8 @@ def draw_lemma5(table, ax):
     lines = {}
     for name, run, look in curves(table, "curve"):
         [lines[name]] = ax.loglog(run["k"] + 1, run["value"], **look)
+    upper, _, lower, _ = lines.values()
+    ax.fill_between(*upper.get_data(), lower.get_ydata(), color=SKY, alpha=0.2, linewidth=0)
     plain(ax.xaxis)
     return lines
 
@@ -1450,7 +1460,7 @@ def draw_lemma5(table, ax):
 def draw_ramdas14_lemma5(table, ax):
     lines = draw_lemma5(table, ax)
     ax.set(xlabel="iteration k of SNKP, plus 1", ylabel="minus the objective, and its bounds")
-    ax.set_title("Lemmas 4 and 5: no curve crosses the one above it")
+    ax.set_title("Lemmas 4 and 5: the smoothed objective stays between its bounds (shaded)")
     for name, (label, at, offset, side) in LEMMA5.items():
         tag(ax, lines[name], label, at, offset, ha=side)
 
@@ -1460,19 +1470,16 @@ def draw_ramdas14_lemma5(table, ax):
     "The lemmas order three values along SNKP, from above to below, and so they stay.",
 )
 def thumb_ramdas14_lemma5(table, ax):
-    lines = draw_lemma5(table, ax)
-    for line in lines.values():
-        line.set_marker("")
-    ax.set(xlabel="iteration + 1", ylabel="value")
-    names = list(lines)
-    for name, text, at, offset in zip(
-        names,
-        ("upper bound", "smoothed", "lower bound"),
-        (0.3, 0.7, 0.15),
-        ((42, 8), (14, 9), (26, -11)),
-        strict=False,
+    upper, smoothed, lower, end = draw_lemma5(table, ax).values()
+    end.remove()
+    for line, text, at, offset in (
+        (upper, "upper bound", 0.3, (42, 8)),
+        (smoothed, "smoothed", 0.2, (4, 10)),
+        (lower, "lower bound", 0.3, (-8, -12)),
     ):
-        tag(ax, lines[name], text, at, offset)
+        line.set_marker("")
+        tag(ax, line, text, at, offset)
+    ax.set(xlabel="iteration + 1", ylabel="value")
 
 
 def to_accuracy(algorithm, **options):
@@ -1558,11 +1565,11 @@ def compute_ramdas14_theorem4(context):
         f"n = {n}, d = 40, linear kernel, median of {trials} sample(s), seed {context.seed}; |rho| is the inradius of "
         f"the hull, or the planted margin, then eps = delta = rho/10. High rank: n = {2 * n}, d = {d}, spectrum "
         "j^-1/2, |rho| not known. An iteration is one column of G for von Neumann, and a product with G, n columns, "
-        "for the others. Grey: SNKPVN, momentum, ISNKPVN with entropy. Pale: what is proved"
+        "for the others. Not drawn: SNKPVN, momentum, ISNKPVN with entropy. Pale: what is proved"
     )
 
 
-FOUR = ("von Neumann", "ISNKPVN", "SNKP", OURS)  # that are told apart; the rest is like one of them
+FOUR = ("von Neumann", "ISNKPVN", "SNKP", OURS)  # that are drawn; the rest is like one of them
 
 
 @figure(
@@ -1576,32 +1583,31 @@ FOUR = ("von Neumann", "ISNKPVN", "SNKP", OURS)  # that are told apart; the rest
     height=3.4,
 )
 def draw_ramdas14_theorem4(table, *axes):
-    """Draw four methods and what is proved of three of them; the other methods in grey."""
+    """Draw four methods, and what is proved of three of them."""
     titles = {
-        "thin hull, no separator": "a hull that holds a thin ball around 0",
-        "thicker hull, no separator": "a hull that holds a thicker ball around 0",
+        "thin hull, no separator": "no separator: the hull holds a ball, |ρ| = 1/{:,}",
+        "thicker hull, no separator": "no separator: the hull holds a ball, |ρ| = 1/{:,}",
         "separable": "separable",
         "high rank, no separator": "no separator, high rank",
     }
     looks = styles(FOUR)
     for ax, (case, part) in zip(axes, split(table, "case").items(), strict=True):
         separable = case == "separable"
-        lines = {}
         for name, run in split(part, "method").items():
             x = 1 / run["rho" if separable else "eps"]
             if name not in FOUR:
-                ax.loglog(x, run["iterations"], color="0.7", linewidth=1, label="other methods")
                 continue
-            [line] = ax.loglog(x, run["iterations"], **looks[name])
-            lines[line] = name.replace(" ", "\n")
+            ax.loglog(x, run["iterations"], label=name, **looks[name])
             if run["bound"][0] > 0:
                 ax.loglog(x, run["bound"], label=f"{name}, proved", **looks[name] | BOUND)
+        title = titles[case]
         if "hull" in case:
-            upright(ax, 1 / part["rho"][0], f"1/|ρ| = {1 / part['rho'][0]:,.0f}", right=True)
-        at_ends(ax, lines)
+            inverse = 1 / part["rho"][0]
+            upright(ax, inverse, "1/|ρ|", 0.4 if inverse > 100 else 0.98, right=True)
+            title = title.format(round(inverse))
         what = "a separator" if separable else "a certificate"
         xlabel = "1/ρ, of the margin" if separable else "1/ε, of the accuracy"
-        ax.set(xlabel=xlabel, ylabel=f"iterations to {what}", title=titles[case])
+        ax.set(xlabel=xlabel, ylabel=f"iterations to {what}", title=title)
 
 
 @thumb(
@@ -1609,16 +1615,20 @@ def draw_ramdas14_theorem4(table, *axes):
     "Where no separator exists, the subspace perceptron certifies it in far fewer iterations.",
 )
 def thumb_ramdas14_theorem4(table, ax):
-    part = split(table, "case")["thin hull, no separator"]
-    runs = split(part, "method")
-    for name, offset in (("SNKP", (22, -10)), ("ISNKPVN", (-16, 14)), (OURS, (0, 10))):
+    runs = split(split(table, "case")["high rank, no separator"], "method")
+    for name, at, offset in (
+        ("SNKP", 0.6, (14, -12)),
+        ("ISNKPVN", 0.6, (-16, 12)),
+        (OURS, 0.7, (0, -22)),
+    ):
         colour, dash, _ = METHODS[name]
-        [line] = ax.loglog(
-            1 / runs[name]["eps"], runs[name]["iterations"], color=colour, linestyle=dash
-        )
-        tag(ax, line, name, 0.6, offset)
+        run = runs[name]
+        [line] = ax.loglog(1 / run["eps"], run["iterations"], color=colour, linestyle=dash)
+        ax.set(ylim=(1, 5000))
+        tag(ax, line, name, at, offset)
     ax.set(xlabel="1/ε, of the accuracy", ylabel="iterations")
-    upright(ax, 1 / part["rho"][0], "1/|ρ|", 0.2)
+    plain(ax.xaxis)
+    plain(ax.yaxis)
 
 
 def compute_ramdas14_mnist(context):
@@ -1665,7 +1675,12 @@ def draw_ramdas14_mnist(table, separator, certificate):
         done = run["lower"] > 0
         separator.loglog(k, np.where(done, np.nan, -run["lower"]), label=name, **look)
         for separated in k[done][:1]:
-            separator.axvline(separated, color=look["color"], linewidth=1)
+            separator.axvline(
+                separated, color=look["color"], linestyle=look["linestyle"], linewidth=1
+            )
+            what = {"xycoords": separator.get_xaxis_transform(), "color": look["color"]}
+            what |= {"rotation": 90, "va": "top", "ha": "right", "fontsize": SMALL_TEXT}
+            beside(separator, (separated, 0.98), f"separated: {separated - 1:,.0f}", **what)
     separator.set(title="Gaussian kernel: a separator exists", ylim=(1e-3, 1))
     separator.set_ylabel("worst point: how far it is wrong")
     for name, run, look in curves(without, "method"):
@@ -1674,9 +1689,7 @@ def draw_ramdas14_mnist(table, separator, certificate):
     certificate.set_ylabel("no margin above this, certified")
     level(certificate, 1e-3, "ε, the accuracy that was asked for", above=False)
     for ax in (separator, certificate):
-        ax.set_xlabel(
-            "iteration + 1 (upright lines: separated)" if ax is separator else "iteration + 1"
-        )
+        ax.set_xlabel("iteration + 1")
         plain(ax.xaxis)
 
 
@@ -1838,7 +1851,8 @@ def thumb_ji21_fig2(table, ax):
     ax.set(xlabel="iteration", ylabel="margin", ylim=(-0.3, 0.3))
     ax.axhline(0, color=GREY, linewidth=1)
     plain(ax.xaxis)
-    beside(ax, (t[-1], 0.06), "momentum's certified interval", (0, 20), ha="right", color=BLUE)
+    beside(ax, (t[-1], 0.17), "momentum's\ncertified interval", ha="right", color=BLUE)
+    beside(ax, (t[-1], 0), "0: no separator", (0, -28), ha="right", color=GREY)
 
 
 BEST = "maximum margin"  # to the digits that 64 products of the subspace perceptron certify
@@ -1969,10 +1983,12 @@ def draw_ji21_fig3(table, *axes):
             for ax, column in ((margins, "share"), (errors, "percent")):
                 draw_seeds(ax, run, column, label=label, **looks[name] | {"markevery": 1})
             if run["share"].max() < LOWEST:
-                name = name.replace("sampling, ", "sampling,\n")
+                name = name.replace(" of ", "\nof ")
                 below.append(f"{name}: ≤ {run['share'].max():.1f} ↓".replace("-", "−"))
-        seen = min(run["iteration"][run["share"] >= LOWEST].min(initial=1e5) for run in methods.values())
-        margins.set(ylabel="margin / largest possible", ylim=(LOWEST, 1.2), xlim=(seen / 12, None))
+        seen = min(
+            run["iteration"][run["share"] >= LOWEST].min(initial=1e5) for run in methods.values()
+        )
+        margins.set(ylabel="margin / largest possible", ylim=(LOWEST, 1.2), xlim=(seen / 40, None))
         level(margins, 1, "no margin is larger, certified")
         level(margins, 0, "above: all pairs are separated")
         place = {"xycoords": margins.transAxes, "ha": "left", "va": "bottom", "color": GREY}
@@ -1981,7 +1997,9 @@ def draw_ji21_fig3(table, *axes):
             beside(margins, (0.02, 0.02), said, fontsize=SMALL_TEXT, **place)
         errors.set(ylabel="test error in %", ylim=(0, 60))
         for ax in (margins, errors):
-            ax.set(xscale="log", title=f"MNIST, {SCALINGS[scaling]}", xlabel="iteration: a column of K")
+            ax.set(
+                xscale="log", title=f"MNIST, {SCALINGS[scaling]}", xlabel="iteration: a column of K"
+            )
             plain(ax.xaxis)
     said = "a pair: an image and one of the nine wrong digits"
     remark(axes[0], f"{said}; bars: range over {len(seeds)} seeds" if len(seeds) > 1 else said)
@@ -1998,22 +2016,25 @@ def draw_seeds(ax, run, column, **look):
     ax.errorbar(np.unique(run["iteration"]), middle, spread, capsize=3, **look)
 
 
-def thumb_sampling(table, ax):
+def thumb_sampling(table, ax, first=1000, images=""):
     """Draw the margins of the first seed as shares of the largest margin that is possible."""
     part = split(split(table, "scaling")["max"], "seed")["0"]
     most = part["upper"].min()
-    for name, at, offset in (
-        ("sampling, momentum", 0.62, (-46, 18)),
-        (BY_COLUMNS[1], 0.95, (-22, -40)),
-    ):
+    places = (
+        [(0.45, (-40, 8)), (0.8, (30, -24))] if images else [(0.55, (-36, 4)), (0.88, (-16, -34))]
+    )
+    for name, (at, offset) in zip(("sampling, momentum", BY_COLUMNS[1]), places, strict=True):
         run = split(part, "method")[name]
         colour, dash, _ = METHODS[spelled(name)]
         [line] = ax.semilogx(run["iteration"], run["lower"] / most, color=colour, linestyle=dash)
-        ax.set(xlim=(1000, 33_000), ylim=(LOWEST, 1.2))
-        tag(ax, line, spelled(name).replace("sampling, ", "sampling,\n"), at, offset)
+        ax.set(xlim=(first, 33_000), ylim=(LOWEST, 1.2))
+        label = spelled(name).replace("sampling, ", "sampling,\n").replace("batch ", "batch\n")
+        tag(ax, line, label, at, offset)
     level(ax, 1, "no margin is larger", 0.98, ha="right")
+    if images:
+        beside(ax, (first, 0.5), images, (4, 0), ha="left")
     ax.set(xlabel="iteration", ylabel="share of the margin")
-    plain(ax.xaxis, 1000, 10_000)
+    plain(ax.xaxis, *((5000, 10_000, 30_000) if images else (1000, 10_000)))
 
 
 thumb(
@@ -2021,7 +2042,7 @@ thumb(
     "With momentum, sampling overtakes the batch perceptron.",
 )(thumb_sampling)
 thumb("ji21:fig3-all", "The same on 60,000 images, a third of the way to the largest margin.")(
-    thumb_sampling
+    partial(thumb_sampling, first=5000, images="60,000 images")
 )
 
 
@@ -2425,7 +2446,9 @@ def draw_ji21_fig4(table, walks, networks):
     level(walks, error, f"the network: {error:.1f} %", 0.98, ha="right")
     change = f"{100 * gains[most]:+.1f} ± {100 * seeds[most]['change_error'][-1]:.1f}"
     change = change.replace("-", "−")
-    walks.set_title(f"CIFAR-10, seed {most}: training changes\nthe kernel's error by {change} points")
+    walks.set_title(
+        f"CIFAR-10, seed {most}: training changes\nthe kernel's error by {change} points"
+    )
     plain(walks.xaxis)
     draw_epochs(solvers, networks)
     networks.set_title(f"CIFAR-10, {len(seeds)} seeds:\nmedian, and range as a band")
@@ -2458,10 +2481,21 @@ def draw_epochs(solvers, ax):
 
 @thumb(
     "ji21:fig4",
-    "With training a network's tangent kernel errs less, and in the end less than the network.",
+    "The largest margin by a network's tangent kernel errs less than the network, in the median.",
 )
 def thumb_ji21_fig4(table, ax):
-    draw_epochs(split(split(table, "network")["biases"], "solver"), ax)
+    solvers = split(split(table, "network")["biases"], "solver")
+    runs = split(solvers["max_margin"], "seed").values()
+    change = [100 * (run["test_error"] - run["network_error"])[1:] for run in runs]
+    low, middle, high = np.percentile(change, (0, 50, 100), axis=0)
+    places = np.arange(len(middle))
+    ax.fill_between(places, low, high, color=GREEN, alpha=0.2, linewidth=0)
+    [line] = ax.plot(places, middle, "o-", color=GREEN)
+    ax.set_xticks(places, [f"{epoch:,.0f}" for epoch in next(iter(runs))["epoch"][1:]])
+    ax.set(xlabel="epochs of training", ylabel="points of error")
+    level(ax, 0, "as the network", 0.02)
+    ax.set_ylim(None, 2.5)
+    tag(ax, line, f"its kernel: median,\nrange of {len(runs)} seeds", 0.98, (0, -38), ha="right")
 
 
 # --- apidopoulos22 ---
@@ -2555,7 +2589,7 @@ def compute_apidopoulos22_fig2(context):
 
 
 def draw_toy(table, ax):
-    """Draw the points, and the lines of all methods, which are one."""
+    """Draw the points, and the lines of all methods, which are one: return how many these are."""
     parts = split(table, "kind")
     for kind, look in TOY_POINTS.items():
         part = parts.pop(kind)
@@ -2564,8 +2598,7 @@ def draw_toy(table, ax):
     for part in parts.values():
         ax.plot(ends, -ends * part["a"] / part["b"], color=BLACK)
     ax.set(aspect="equal", xlim=(-4, 4), ylim=(-4, 4))
-    what = f"the lines of all {len(parts)} methods"
-    beside(ax, (1.9, -1.9), what, (2, 5), rotation=-45, rotation_mode="anchor", va="bottom")
+    return len(parts)
 
 
 @figure(
@@ -2577,13 +2610,15 @@ def draw_toy(table, ax):
     height=4.8,
 )
 def draw_apidopoulos22_fig2(table, ax):
-    draw_toy(table, ax)
+    what = f"the lines of all {draw_toy(table, ax)} methods"
+    beside(ax, (1.9, -1.9), what, (2, 5), rotation=-45, rotation_mode="anchor", va="bottom")
     ax.set(xlabel="x₁", ylabel="x₂")
 
 
 @thumb("apidopoulos22:fig2", "All methods find the line that is farthest from the points.")
 def thumb_apidopoulos22_fig2(table, ax):
-    draw_toy(table, ax)
+    what = f"all {draw_toy(table, ax)} methods"
+    beside(ax, (1.7, -1.7), what, (2, 6), rotation=-45, rotation_mode="anchor", va="bottom")
 
 
 def toy_bounds(Z, t):
@@ -2863,7 +2898,10 @@ def draw_noisy(table, page, *axes):
         quantity = "test error in %" if page == "error" else "margin"
         said += f"; numbers: the {quantity} at the end{of_draws}"
     remark(axes[0], said)
-    remark(axes[0], f"curves: {'schedules of λₜ' if schedules else 'λₜ = λ₀/t'}, the weight of the penalty")
+    remark(
+        axes[0],
+        f"curves: {'schedules of λₜ' if schedules else 'λₜ = λ₀/t'}, the weight of the penalty",
+    )
     for ax, (flipped, name, runs) in zip(axes, panels_of, strict=True):
         labels = draw_outcome(ax, page, runs, "lambda_t")
         ax.set_title(f"{name}, {100 * flipped:.0f} % flipped")
@@ -3002,12 +3040,12 @@ def thumb_apidopoulos22_fig6(table, ax):
     runs = split(split(table, "data")["MNIST 3 vs 5"], "method")
     for name, at, offset in (
         ("Algorithm 1", 0.85, (-4, -14)),
-        ("Algorithm 2", 0.4, (-72, 8)),
+        ("Algorithm 2", 0.46, (-70, 2)),
         ("momentum", 0.47, (10, -4)),
     ):
         colour, dash, _ = METHODS[name]
         [line] = ax.semilogx(runs[name]["t"], runs[name]["margin"], color=colour, linestyle=dash)
-        ax.set(xlim=(4, 1000), ylim=(-0.08, 0.045))
+        ax.set(xlim=(2, 1000), ylim=(-0.08, 0.045))
         tag(ax, line, name, at, offset, ha="left")
     level(ax, runs["maximum margin"]["margin"][0], "maximum margin", 0.98, ha="right")
     ax.set(xlabel="iteration", ylabel="margin")
@@ -3137,7 +3175,9 @@ def draw_apidopoulos22_width(table, page, *axes):
                     ax.semilogx(run["sigma2"], run["value"], label=label, **looks[name])
                 ax.set_title(data)
                 plain(ax.xaxis)
-            upper.set(yscale="log", ylabel="convergence rate: share of\nthe gap removed per iteration")
+            upper.set(
+                yscale="log", ylabel="convergence rate: share of\nthe gap removed per iteration"
+            )
             upper.set_title(f"{data}: Algorithm 1")
             lower.set(ylabel="test error in %", title=f"{data}: separator of the maximum margin")
         printed = PRINTED[data]
@@ -3333,8 +3373,8 @@ def compute_apidopoulos22_path(context):
             rows.append((name, flipped, method, str(draw), *best_so_far(*run)))
     return table_of("data flipped method seed cost test_error least", rows), (
         f"Means of {draws} draws, seed {context.seed}; bars: one standard deviation over the draws to either side, at "
-        "the end, in the order of the legend. Above: the points of apidopoulos22:fig4, sigma = 0.15, n = 600, 300 for "
-        f"validation, 600 for testing. Below: MNIST 3 vs 5 ({load_mnist(context).source}), n = "
+        "the end, in the order of the legend. Planted: the points of apidopoulos22:fig4, sigma = 0.15, n = 600, 300 "
+        f"for validation, 600 for testing. Drawn: MNIST 3 vs 5 ({load_mnist(context).source}), n = "
         f"{context.pick(1000, 100):,}, half as many for validation, all test images, sigma = 3.4. Labels for training "
         "and validation are flipped, those for testing are not. Test error of the weights that err least in validation "
         "of all that this cost pays for, the first of equals. Descents: a = 3, lambda_t = lambda_0/t, up to "
@@ -3406,31 +3446,36 @@ def draw_apidopoulos22_path(table, *axes):
         ax.set(xlabel="cost in products with G", ylabel="test error in %", xlim=(5, end))
         plain(ax.xaxis, 10, 100, 1000)
         ax.label_outer()
-    remark(axes[0], "%: so many labels for training and validation are wrong; spread: mean ± one standard deviation of draws")
+    remark(
+        axes[0],
+        "%: so many labels for training and validation are wrong; spread: mean ± one standard deviation of draws",
+    )
     errors = {flipped: level_errors(runs) for flipped, runs in split(planted, "flipped").items()}
     said = "; ".join(
         f"{least:.1f} to {most:.1f} against {uniform:.1f} ({100 * flipped:.0f} % wrong)"
         for flipped, (uniform, least, most) in errors.items()
     )
-    remark(axes[0], f"not drawn, planted points: test errors in %, against those of uniform weights: {said}")
+    remark(
+        axes[0],
+        f"not drawn, planted points: test errors in %, against those of uniform weights: {said}",
+    )
 
 
 @thumb(
     "apidopoulos22:path",
-    "A fifth of the labels wrong: a large λ₀, stopped early, errs as a path with plain slacks.",
+    "A fifth of the labels wrong: early stopping ends level in error with a path over C.",
 )
 def thumb_apidopoulos22_path(table, ax):
     methods = split(split(split(table, "data")["MNIST 3 vs 5"], "flipped")[0.2], "method")
-    budgets = np.geomspace(10, 400, 200)
+    budgets = np.geomspace(10, 3000, 300)
     names = {
-        "path over C, to 0.1": ("squared slacks", GREEN, LONG, 0.2, (6, -12)),
-        "Algorithm 2, λ₀ = 100": ("λ₀ = 100", PURPLE, "--", 0.3, (30, 12)),
-        "path, plain slacks": ("plain slacks", BLACK, "-", 0.79, (-36, 22)),
+        "Algorithm 2, λ₀ = 100": ("early\nstopping,\nλ₀ = 100", PURPLE, "--", (11, 3), "left"),
+        "path, plain slacks": ("path over C,\nplain slacks", BLACK, "-", (200, 4.5), "left"),
     }
-    ax.set(xlim=(10, 400), ylim=(2, 6), xlabel="products", ylabel="test error in %")
-    for method, (label, colour, dash, at, offset) in names.items():
-        line = draw_choices(ax, budgets, methods[method], color=colour, linestyle=dash)
-        tag(ax, line, label, at, offset)
+    ax.set(xlim=(10, 3000), ylim=(2, 6), xlabel="products", ylabel="test error in %")
+    for method, (label, colour, dash, place, side) in names.items():
+        draw_choices(ax, budgets, methods[method], color=colour, linestyle=dash)
+        beside(ax, place, label, (4, 0), ha=side, color=colour)
     plain(ax.xaxis, 10, 100)
 
 
@@ -3560,23 +3605,21 @@ def compute_subspace_products(context):
     )
 
 
-def draw_products(ax, part):
+def draw_products(ax, part, bound="{}, proved"):
     """Draw products to separation against 1/rho, and what is proved of them."""
     kinds = split(part, "what")
     looks = styles(part["method"])
     for what, label, shape in (
         ("products to separation", "{}", {}),
-        ("bound of separation", "{}, proved", BOUND),
+        ("bound of separation", bound, BOUND),
     ):
         for name, rows in split(kinds[what], "method").items():
             at = np.argsort(rows["x"])
-            ax.loglog(
-                rows["x"][at],
-                rows["y"][at],
-                label=label.format(name),
-                **looks[name] | shape,
-            )
-    ax.set(xlabel=r"$1/\rho$", ylabel="products to separation")
+            # Momentum is often level with SNKP.
+            over = {"fillstyle": "none", "markersize": 9} if name == "momentum" else {}
+            look = looks[name] | {"markevery": 1} | over | shape
+            ax.loglog(rows["x"][at], rows["y"][at], label=label.format(name), **look)
+    ax.set(xlabel="1/ρ", ylabel="products to separation")
 
 
 @figure(
@@ -3594,7 +3637,8 @@ def draw_subspace_products(table, *axes):
         draw_products(ax, part)
         ends = np.array([10, part["x"].max()])
         slope = {"color": GREY, "linewidth": 1, "linestyle": "--"}
-        ax.plot(ends, (ends / 10) ** (2 / 3), label="slope 2/3: no method has less", **slope)
+        # Its slope alone says something.
+        ax.plot(ends, (ends / 10) ** (2 / 3), label="slope 2/3: the least on worst data", **slope)
         ax.set(title=f"data: {family}", ylim=(0.7, 2e5))
 
 
@@ -3605,7 +3649,7 @@ def draw_subspace_products(table, *axes):
 def thumb_subspace_products(table, ax):
     part = next(iter(split(table, "family").values()))
     runs = split(split(part, "what")["products to separation"], "method")
-    for name, at, offset in (("momentum", 0.6, (-30, 6)), (OURS, 0.65, (8, -18))):
+    for name, at, offset in (("momentum", 0.6, (-30, 6)), (OURS, 0.65, (4, -24))):
         colour, dash, _ = METHODS[name]
         x, y = fit_range(runs[name]["x"], runs[name]["y"])
         [line] = ax.loglog(x, y, color=colour, linestyle=dash)
@@ -3681,14 +3725,21 @@ def draw_subspace_seconds(table, first, second, last, products):
     for i, (problem, runs) in enumerate(split(parts["time of an iteration"], "family").items()):
         [line] = last.plot(runs["x"], runs["y"], **style(len(looks) + i))
         tag(last, line, problem.partition(", n")[0], 0.78, (0, -10 if i == 0 else 12))
+        if i == 0:
+            peak = np.argmax(runs["y"])
+            said = "peak: the gap\nfalls to rounding"
+            what = {"ha": "left", "va": "top", "fontsize": SMALL_TEXT, "color": line.get_color()}
+            beside(last, (runs["x"][peak], runs["y"][peak]), said, (8, 2), **what)
     last.set(
         title="an iteration of the subspace perceptron",
         xlabel="iteration",
         ylim=(0, None),
         ylabel="its time / that of a product",
     )
-    draw_products(products, split(table, "family")["MNIST pairs"])
+    draw_products(products, split(table, "family")["MNIST pairs"], "{}, proved (last panel)")
     products.set(title="ten pairs of digits of MNIST")
+    plain(products.xaxis, 10, 15, 20)
+    plain(products.yaxis)
 
 
 @thumb(
@@ -3790,7 +3841,9 @@ def draw_open1(table, *axes):
         at_ends(ax, labels)
         plain(ax.yaxis)
     seeds = len(set(table["seed"].tolist()))
-    remark(axes[0], f"medians of {seeds} seeds, and their range as a band; at the ends: fitted powers")
+    remark(
+        axes[0], f"medians of {seeds} seeds, and their range as a band; at the ends: fitted powers"
+    )
     axes[0].set_title("60 hard points and easy ones")
     axes[1].set_title("0 on the boundary of the hull")
     axes[1].set_xlabel("1/ε, of the accuracy")
@@ -3964,22 +4017,24 @@ def draw_open2(table, fast, slow, shared, constants):
         line, least = draw_shared_rate(rows, shared)
         line.set(**{name: looks[problem][name] for name in ("color", "linestyle")})
         last = rows
-        place = {"ha": "left", "va": "top"}
-        tag(shared, line, problem.partition(", ")[2], 1, (2, 2), fontsize=9, **place)
+        place = {"ha": "right", "va": "top", "fontsize": 9}
+        tag(shared, line, problem.partition(", ")[2], 1, (-6, 4), **place)
     n, rho, N = (last[name][0] for name in ("n", "rho", "support"))
     T = np.unique(last["T"])
     [proved] = shared.loglog(T, RATES[PROVED](n, rho, N, T), color=BLACK)
-    tag(shared, proved, f"proved, n = {n:g}", 0.5, (30, 8))
-    tag(shared, least, "pale: least\npossible for T < n", 0, (2, -44), color=GREY, ha="left")
     shared.set(title="points with equal inner products", ylabel="mean relative gap")
-    shared.set(xlim=(0.6, 1e7), ylim=(1e-7, 100))
+    shared.set(ylim=(1e-7, 100))
+    tag(shared, proved, f"proved, n = {n:g}", 0.45, (8, 6), ha="left")
+    place = {"xycoords": "axes fraction", "ha": "left", "va": "bottom", "color": GREY}
+    beside(shared, (0.03, 0.04), "pale: the least\npossible for T < n", **place)
     for ax in (fast, slow, shared):
         ax.set_xlabel("columns T of G that were read")
     for name, rows in split(parts["constants"], "problem").items():
         rate = RATES[name](rows["n"], rows["rho"], rows["support"], rows["T"])
         points = looks[name] | POINTS | {"markersize": 4, "label": RATE_LABELS[name]}
         constants.loglog(rows["support"] * rows["rho"] ** 2, rows["gap"] / rate, **points)
-    level(constants, 1, "above: the rate is exceeded")
+    level(constants, 1, "")
+    beside(constants, (0.03, 0.8), "above the line:\nthe rate is exceeded", **place)
     constants.set(
         title=f"largest gap over three rates, {len(rate)} problems",
         xlabel="Nρ², of N support vectors",
@@ -3998,7 +4053,8 @@ def thumb_open2(table, ax):
     line.set_color(SKY)
     tag(ax, line, "sampling, momentum", 0.5, (18, 16))
     tag(ax, least, "least possible", 0.3, (-10, -22))
-    ax.set(xlabel="columns that were read", ylabel="relative gap")
+    upright(ax, rows["n"][0], "T = n", 0.3, right=True)
+    ax.set(xlabel="columns T that were read", ylabel="relative gap")
     plain(ax.xaxis)
 
 
@@ -4358,7 +4414,10 @@ def draw_open3(table, planted, images, ratio, count):
     count.set(title=AWAY, xlabel="condition 1/(γμ) of the problem", ylabel="iterations")
     plain(count.yaxis)
     at_ends(count, ends, fontsize=9)
-    remark(planted, "γ: the step, 1/‖G‖; μ: the least positive eigenvalue of G on the face of the solution w*")
+    remark(
+        planted,
+        "γ: the step, 1/‖G‖; μ: the least positive eigenvalue of G on the face of the solution w*",
+    )
 
 
 @thumb(
@@ -4431,7 +4490,7 @@ def draw_shifted(table, ax):
         middle = [np.median(share[rows["x"] == n]) for n in x]
         look = {"color": looks[name]["color"], "linestyle": looks[name]["linestyle"]}
         [lines[name]] = ax.loglog(x, middle, **look)
-    ax.set(xlabel="number of points n", ylabel="products, in those of the exponential loss")
+    ax.set(xlabel="number of points n", ylabel="products over those of\nthe exponential loss")
     ax.set_ylim(0.6, 50)
     plain(ax.xaxis)
     plain(ax.yaxis)
@@ -4450,18 +4509,12 @@ def draw_shifted(table, ax):
 def draw_open5(table, tenth, gap, bound):
     parts = split(table, "what")
     looks = styles(table["kind"])
-    for name, line in draw_shifted(table, tenth).items():
-        printed = "printed" in name
-        label = name.replace(", ", "\n").replace("as printed", "as printed in\nJi et al. 2021")
-        tag(tenth, line, label, 0.3, (-2, 28 if printed else 16), fontsize=9)
-    level(tenth, 1, "as many as with the exponential loss", above=False, fontsize=SMALL_TEXT)
+    draw_shifted(table, tenth)
+    level(tenth, 1, "as many", above=False)
     tenth.set_title("to a gap of 10 %")
     for name, rows in split(parts["gap"], "kind").items():
-        [line] = gap.loglog(rows["x"], rows["y"], **looks[name])
-        offset = {"exponential": (-26, -14), "logistic, as printed": (0, 14)}.get(name, (24, 0))
-        at = {"exponential": 0.5, "logistic, as printed": 0.85}.get(name, 0.75)
-        words = {"exponential": "exponential", "logistic, as printed": "as printed"}
-        tag(gap, line, words.get(name, "shifted"), at, offset)
+        label = name.replace("as printed", "as printed in Ji, Srebro & Telgarsky 2021")
+        gap.loglog(rows["x"], rows["y"], label=label, **looks[name])
     gap.set(title="a run, n = 2,000", xlabel="products", ylabel="certified relative gap")
     ends = {}
     for name, rows in split(parts["bound"], "kind").items():
@@ -4529,13 +4582,13 @@ def adaptive_descent(G, step, max_iter, **options):
 LOGISTIC = partial(fm.gradient_descent, loss="logistic")
 STEP_METHODS = {  # steps in units of 1/s; in the picture those with a look
     "constant, 1": (partial(LOGISTIC, step=1.0), (VERMILLION, "-", "v")),
-    "constant, 100": (partial(LOGISTIC, step=1e2), (VERMILLION, "--", "P")),
-    "constant, 10⁴": (partial(LOGISTIC, step=1e4), (VERMILLION, MIXED, "X")),
-    "constant, 10⁶": (partial(LOGISTIC, step=1e6), (VERMILLION, ":", "*")),
+    "constant, 100": (partial(LOGISTIC, step=1e2), None),
+    "constant, 10⁴": (partial(LOGISTIC, step=1e4), None),
+    "constant, 10⁶": (partial(LOGISTIC, step=1e6), (ORANGE, "--", "P")),
     "constant, 100, exponential loss": (partial(fm.gradient_descent, step=1e2), None),
-    "adaptive, 1": (partial(fm.normalized_gradient_descent, step=1.0), (BLACK, "-", "o")),
+    "adaptive, 1": (partial(fm.normalized_gradient_descent, step=1.0), None),
     "adaptive, 100": (partial(fm.normalized_gradient_descent, step=1e2), (BLACK, LONG, "s")),
-    "adaptive, 10⁴": (partial(fm.normalized_gradient_descent, step=1e4), (BLACK, ":", "D")),
+    "adaptive, 10⁴": (partial(fm.normalized_gradient_descent, step=1e4), (GREEN, ":", "D")),
     "adaptive, 100, logistic loss": (partial(adaptive_descent, step=1e2), None),
     "adaptive, 10⁴, logistic loss": (partial(adaptive_descent, step=1e4), None),
     "momentum": (fm.momentum, METHODS["momentum"]),
@@ -4584,7 +4637,7 @@ def compute_steps(context):
         "logistic loss. Adaptive: the exponential loss, its gradient divided by its mean. Steps in units of "
         "1/max ||z||^2. Momentum: exponential loss. Gap: the upper end of a certified interval, that of the margin of "
         "w_t against that of rho, known to 1e-9; above 1, the grey line, w_t does not separate. On the right at the "
-        "same t, the mean logistic loss for all methods; markers: the last t. An iteration is a product"
+        "same t, the mean logistic loss for all methods. An iteration is a product"
     )
 
 
@@ -4609,26 +4662,26 @@ def draw_depths(ax, runs, **look):
 def draw_steps(table, *axes):
     problems = split(table, "problem").items()
     for (problem, part), along, against in zip(problems, axes[::2], axes[1::2], strict=True):
-        lines = {}
         methods = split(part, "method")
         for i, (method, (_, shape)) in enumerate(STEP_METHODS.items()):
             if shape is None:
                 continue
             look = style(i, shape)
             t, gap = by_seed(methods[method], "t", "gap")
-            along.loglog(t[0], np.median(gap, axis=0), **look)
+            label = method.replace(",", " step size")
+            along.loglog(t[0], np.median(gap, axis=0), label=label, **look)
             band = {"color": look["color"], "alpha": 0.12, "linewidth": 0}
             along.fill_between(t[0], gap.min(axis=0), gap.max(axis=0), **band)
-            line = draw_depths(against, methods[method], **look | {"markevery": [-1]})
-            lines[line] = method
+            draw_depths(against, methods[method], **look)
         along.set(xlabel="iterations, a product with G each", xlim=(10, part["t"].max()))
-        along.set_ylabel("certified gap 1 − margin/ρ")
-        against.set(xlabel="−ln of the mean logistic loss", xlim=(1, 4e5))
+        against.set(xlabel="−ln of the mean logistic loss: a smaller loss →", xlim=(1, 4e5))
         for ax in (along, against):
-            ax.set(title=problem, ylim=(1e-5, 12))
-        along.axhline(1, color=GREY, linewidth=1.2, zorder=1)
+            ax.set(title=problem, ylim=(1e-5, 12), ylabel="certified gap 1 − margin/ρ")
+        level(along, 1, "")
         level(against, 1, "above: does not separate", 0.98, ha="right")
-        at_ends(against, lines)
+    sets = max(len(set(part["seed"].tolist())) for _, part in problems)
+    said = "step sizes in units of 1/max‖z‖²; adaptive: the gradient over the mean loss"
+    remark(axes[0], f"{said}; bands: range of {sets} planted sets")
 
 
 @thumb(
@@ -4639,14 +4692,15 @@ def thumb_steps(table, ax):
     methods = split(next(iter(split(table, "problem").values())), "method")
     ax.set(xlim=(1, 1e5), ylim=(1e-5, 3), xlabel="−ln of the risk", ylabel="gap")
     places = {
-        "constant, 10⁶": (0.6, (44, 4)),
-        "adaptive, 100": (0.65, (26, 12)),
-        "momentum": (0.55, (-30, -12)),
+        "constant, 10⁶": ("step 10⁶", 0.4, (46, 0)),
+        "adaptive, 100": ("adaptive step 100", 0.62, (36, 8)),
+        "momentum": ("momentum", 0.75, (8, 14)),
     }
-    for method, (at, offset) in places.items():
+    upright(ax, 100, "risk e⁻¹⁰⁰", 0.47, right=False)
+    for method, (label, at, offset) in places.items():
         colour, dash, _ = STEP_METHODS[method][1]
         line = draw_depths(ax, methods[method], color=colour, linestyle=dash)
-        tag(ax, line, method, at, offset)
+        tag(ax, line, label, at, offset)
 
 
 # --- other solvers, for speed, margins and the race ---
@@ -5054,11 +5108,12 @@ def speed_rows(table):
             yield LEVEL, row
 
 
-def draw_sides(ax, height):
+def draw_sides(ax, height, words=("← the other is faster", "fastmargin is faster →")):
     """Draw the line where both take the same time, and say at this height who is faster on which side of it."""
     ax.axvline(1, color=GREY, linewidth=1.2, zorder=1)
-    beside(ax, (1, height), "← they are faster", (-6, 0), ha="right", color=VERMILLION)
-    beside(ax, (1, height), "we are faster →", (6, 0), ha="left", color=BLUE)
+    left, right = words
+    beside(ax, (1, height), left, (-6, 0), ha="right", color=VERMILLION)
+    beside(ax, (1, height), right, (6, 0), ha="left", color=BLUE)
     ax.xaxis.set_major_locator(matplotlib.ticker.FixedLocator((0.1, 0.2, 0.5, 1, 2, 5, 10, 30)))
     ax.xaxis.set_major_formatter("{x:g}")
     ax.xaxis.set_minor_formatter("")
@@ -5085,7 +5140,8 @@ def draw_speed_peers(table, ax):
             ax.plot(row["ratio"], height, marker, color=colour, label=outcome)
     ax.figure.set_figheight(0.4 * len(names) + 1.0)
     ax.set_yticks(range(len(names)), names, fontsize=SMALL_TEXT)
-    ax.set(xscale="log", xlim=(0.2, 45), ylim=(len(names) - 0.5, -1.4))
+    remark(ax, "medians of calls in turns, and their range as a line")
+    ax.set(xscale="log", xlim=(0.15, 45), ylim=(len(names) - 0.5, -1.4))
     draw_sides(ax, -0.9)
     ax.set_xlabel("time of the other solver / time of fastmargin")
 
@@ -5100,9 +5156,9 @@ def thumb_speed_peers(table, ax):
     for height, (outcome, row) in enumerate(rows):
         colour, marker = SPEED_LOOKS[outcome]
         ax.plot(row["ratio"], -height, marker, color=colour)
-    ax.set(xscale="log", xlim=(0.15, 50), yticks=[], ylim=(-len(rows), 3.4))
-    draw_sides(ax, 2)
-    ax.set_xlabel("their time / ours")
+    ax.set(xscale="log", xlim=(0.1, 50), yticks=[], ylim=(-len(rows), 3.4))
+    draw_sides(ax, 2, ("← other", "fastmargin\nfaster →"))
+    ax.set_xlabel("time of the other / ours")
 
 
 def memory(field):
@@ -5172,13 +5228,14 @@ def draw_speed_scaling(table, *axes):
             if np.all(y > 0):
                 exponent, *_ = fitted_exponent(run["n"], y)
                 what, _, options = name.partition(", ")
-                labels[line] = f"{what}\n∼ n^{exponent:.1f}"
+                labels[line] = f"{what}: $n^{{{exponent:.1f}}}$"
         ax.set_xlabel("number of points n")
         plain(ax.xaxis, 1000, 3000, 10_000)
         plain(ax.yaxis)
         at_ends(ax, labels, fontsize=9)
     axes[0].set_ylabel("seconds")
     axes[1].set_ylabel("megabytes beyond the input")
+    remark(axes[0], "at the ends: fitted powers of n")
 
 
 @thumb(
@@ -5193,7 +5250,7 @@ def thumb_speed_scaling(table, ax):
             colour, dash, _ = METHODS[name]
             [line] = ax.plot(run["n"], run["memory"] / 1e6, color=colour, linestyle=dash)
             tag(ax, line, name, 0.75, offsets[name])
-    ax.set(xlabel="number of points", ylabel="megabytes", ylim=(0, None))
+    ax.set(xlabel="number of points", ylabel="megabytes beyond G", ylim=(0, None))
     ax.xaxis.set_major_formatter("{x:,g}")
 
 
@@ -5496,7 +5553,7 @@ def draw_margins(table, page, *axes):
 def thumb_margins(table, ax):
     rows = split(table, "kernel")["rbf"]
     lower = split(rows, "status")["certified"]["lower"]
-    ax.hist(lower, np.geomspace(1e-4, 1, 22), color=GREEN)
+    ax.hist(lower, np.geomspace(lower.min(), 1, 22), color=GREEN)
     ax.set(xscale="log", xlabel="largest margin ρ", ylabel="data sets")
     words = {"xycoords": ax.transAxes, "ha": "left", "va": "top"}
     ax.set_ylim(0, 1.35 * ax.get_ylim()[1])
@@ -5704,7 +5761,7 @@ def thumb_norms(table, ax):
     runs = split(split(list(split(table, "problem").values())[1], "norm")["spectral"], "method")
     for name, at, offset in (
         ("Muon", 0.4, (-20, 10)),
-        ("gradient descent", 0.6, (44, -10)),
+        ("gradient descent", 0.6, (38, -10)),
         ("sign descent", 0.8, (4, -16)),
     ):
         colour, dash, _ = METHODS[name]
@@ -5713,7 +5770,7 @@ def thumb_norms(table, ax):
         ax.set(xlim=(10, 10_000), ylim=(0, 1.15))
         tag(ax, line, name, at, offset)
     level(ax, 1, "the largest")
-    ax.set(xlabel="iteration", ylabel="share of the margin")
+    ax.set(xlabel="iteration", ylabel="share of the\nspectral margin")
     plain(ax.xaxis)
 
 
@@ -5982,7 +6039,9 @@ def draw_attention(table, course, *tables):
     for ax, problem in zip(tables, (*largest, images), strict=True):
         draw_shares(ax, selected[problem])
         of = len(runs_of(selected[problem])), len(runs_of(problems[problem]))
-        ax.set_title("{}\n{} of {} runs settled".format(re.sub(r"T = (\d+)", r"\1 tokens", problem), *of))
+        ax.set_title(
+            "{}\n{} of {} runs settled".format(re.sub(r"T = (\d+)", r"\1 tokens", problem), *of)
+        )
 
 
 def draw_own_shares(ax, table, looks):
@@ -6337,7 +6396,12 @@ def draw_kkt(table, page, *axes):
     looks = styles(TRAINERS)
     problems = split(table, "problem")
     panels_of = zip(itertools.product(KKT_PAGES[page], KKT_NORMS), axes, strict=True)
-    gaps = [part["upper"] for problem in KKT_PAGES[page] for norm, part in split(problems[problem], "norm").items() if norm in KKT_NORMS]
+    gaps = [
+        part["upper"]
+        for problem in KKT_PAGES[page]
+        for norm, part in split(problems[problem], "norm").items()
+        if norm in KKT_NORMS
+    ]
     least = min(gap.min() for gap in gaps)
     for method, look in looks.items():
         axes[0].plot([], [], label=method, **look)
@@ -6371,7 +6435,7 @@ def thumb_kkt(table, ax):
         [line] = ax.semilogx(*median_gaps(runs[name]), color=colour, linestyle=dash)
         ax.set(xlim=(200, 10_000), ylim=(0, 1))
         tag(ax, line, name, at, offset)
-    ax.set(xlabel="step", ylabel="KKT gap")
+    ax.set(xlabel="step", ylabel="KKT gap in ℓ2")
     plain(ax.xaxis, 1000, 10_000)
 
 
@@ -6481,7 +6545,7 @@ def compute_race(context):
 
 
 RACE_PAGES = {
-    "products": "products with G (0.1: as many entries as a tenth of it)",
+    "products": "products with G",
     "seconds": "seconds",
 }
 
@@ -6517,7 +6581,7 @@ def draw_race(table, page, *axes):
     for ax, (problem, part) in zip(axes, problems.items(), strict=True):
         runs = split(part, "method")
         place = {"transform": ax.get_yaxis_transform(), "va": "center", "fontsize": SMALL_TEXT}
-        ax.text(1.02, -1, "gap when\nstopped", color=GREY, **place)
+        ax.text(1.02, -1.4, "gap at\nthe end", color=GREY, **place)
         for height, name in enumerate(names):
             if name not in runs:
                 ax.text(1.02, height, "not run", color=GREY, **place)
@@ -6540,9 +6604,11 @@ def draw_race(table, page, *axes):
         if ax.dataLim.minposx < np.inf and ax.dataLim.x1 > 0:
             ax.set_xscale("log")
         ax.set_xlabel(RACE_PAGES[page])
-        ax.set_title(re.sub(r"^(?=\d)", "MNIST ", spelled(problem)))
-    said = f"a run is stopped after {RACE_SECONDS:g} s; those that reach 1e-06 stand first"
-    remark(axes[0], said)
+        title = re.sub(r"^(?=\d)", "MNIST ", spelled(problem)).replace(", n =", "\nn =")
+        ax.set_title(title, loc="left")
+    of_products = "; 0.1 product: a tenth of the entries of G is read" * (page == "products")
+    said = f"a run is stopped after {RACE_SECONDS:g} s{of_products}; at the right: the gap of runs that end above"
+    remark(axes[0], f"{said} {RACE_GOALS[-1]:g}")
 
 
 def by_success(problems, names, page):
@@ -6978,11 +7044,13 @@ THUMB_SIZE = (3.2, 2.3)  # inches
 
 
 def few_ticks(axis):
-    """Leave room for the words of a small picture."""
+    """Leave room for the words of a small picture; ticks that are chosen stay."""
+    if isinstance(axis.get_major_locator(), matplotlib.ticker.FixedLocator):
+        return
     if axis.get_scale() == "log":
         axis.set_major_locator(matplotlib.ticker.LogLocator(numticks=4))
         axis.set_minor_locator(matplotlib.ticker.NullLocator())
-    elif not isinstance(axis.get_major_locator(), matplotlib.ticker.FixedLocator):
+    else:
         axis.set_major_locator(matplotlib.ticker.MaxNLocator(4))
 
 
