@@ -5515,14 +5515,14 @@ def draw_margin_solvers(table, left, right):
     """Draw on how many problems a solver's gap, or its time, is at most so much; of those that all solvers took."""
     solvers = ["max_margin", *MARGIN_PEERS]
     took = np.all([np.isfinite(table[f"{solver} gap"]) for solver in solvers], axis=0)
-    places = np.array([0, *range(took.sum() + 1), took.sum()])
+    places = [*range(took.sum() + 1), took.sum()]
     panels_of = ((left, "gap", (1e-12, 2)), (right, "seconds", (3e-4, 10)))
     for solver, look in styles(solvers).items():
         look |= {"linestyle": "-", "drawstyle": "steps-post", "label": solver}
         for ax, column, (least, most) in panels_of:
             values = np.sort(table[f"{solver} {column}"][took])
             # A curve goes on to both edges of the panel, at no problem and at all.
-            ax.semilogx([least, values[0], *values, most], places, **look)
+            ax.semilogx([least, *values, most], places, **look)
             ax.set_xlim(least, most)
     left.set_xlabel("certified relative gap, at most")
     right.set_xlabel("seconds, at most")
@@ -5730,7 +5730,7 @@ def draw_norms(table, rate, *shares):
                 [line] = rate.loglog(run["t"], gap, label=label, **look)
                 if method == SOLVER:
                     side = "right" if norm == "l2" else "left"
-                    end = run["t"][gap < 1e-5][0]
+                    end = run["t"][-1]
                     words = {"ha": side, "color": look["color"], "fontsize": SMALL_TEXT}
                     text = f"{SOLVER}, {spelled(norm)}"
                     beside(rate, (end, 1e-5 if norm != "l1" else 3e-5), text, place, **words)
