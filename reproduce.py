@@ -1475,7 +1475,7 @@ def thumb_ramdas14_lemma5(table, ax):
     for line, text, at, offset in (
         (upper, "upper bound", 0.3, (42, 8)),
         (smoothed, "smoothed", 0.2, (4, 10)),
-        (lower, "lower bound", 0.3, (-8, -12)),
+        (lower, "lower bound", 0.3, (-16, -14)),
     ):
         line.set_marker("")
         tag(ax, line, text, at, offset)
@@ -2492,7 +2492,7 @@ def thumb_ji21_fig4(table, ax):
     ax.fill_between(places, low, high, color=GREEN, alpha=0.2, linewidth=0)
     [line] = ax.plot(places, middle, "o-", color=GREEN)
     ax.set_xticks(places, [f"{epoch:,.0f}" for epoch in next(iter(runs))["epoch"][1:]])
-    ax.set(xlabel="epochs of training", ylabel="points of error")
+    ax.set(xlabel="epochs of training", ylabel="error − network's,\nin points")
     level(ax, 0, "as the network", 0.02)
     ax.set_ylim(None, 2.5)
     tag(ax, line, f"its kernel: median,\nrange of {len(runs)} seeds", 0.98, (0, -38), ha="right")
@@ -3040,12 +3040,12 @@ def thumb_apidopoulos22_fig6(table, ax):
     runs = split(split(table, "data")["MNIST 3 vs 5"], "method")
     for name, at, offset in (
         ("Algorithm 1", 0.85, (-4, -14)),
-        ("Algorithm 2", 0.46, (-70, 2)),
-        ("momentum", 0.47, (10, -4)),
+        ("Algorithm 2", 0.5, (-63, 6)),
+        ("momentum", 0.53, (8, -4)),
     ):
         colour, dash, _ = METHODS[name]
         [line] = ax.semilogx(runs[name]["t"], runs[name]["margin"], color=colour, linestyle=dash)
-        ax.set(xlim=(2, 1000), ylim=(-0.08, 0.045))
+        ax.set(xlim=(1, 1000), ylim=(-0.08, 0.045))
         tag(ax, line, name, at, offset, ha="left")
     level(ax, runs["maximum margin"]["margin"][0], "maximum margin", 0.98, ha="right")
     ax.set(xlabel="iteration", ylabel="margin")
@@ -3467,12 +3467,12 @@ def draw_apidopoulos22_path(table, *axes):
 )
 def thumb_apidopoulos22_path(table, ax):
     methods = split(split(split(table, "data")["MNIST 3 vs 5"], "flipped")[0.2], "method")
-    budgets = np.geomspace(10, 3000, 300)
+    budgets = np.geomspace(3, 3000, 300)
     names = {
-        "Algorithm 2, λ₀ = 100": ("early\nstopping,\nλ₀ = 100", PURPLE, "--", (11, 3), "left"),
+        "Algorithm 2, λ₀ = 100": ("early\nstopping,\nλ₀ = 100", PURPLE, "--", (3.2, 3.2), "left"),
         "path, plain slacks": ("path over C,\nplain slacks", BLACK, "-", (200, 4.5), "left"),
     }
-    ax.set(xlim=(10, 3000), ylim=(2, 6), xlabel="products", ylabel="test error in %")
+    ax.set(xlim=(3, 3000), ylim=(2, 6), xlabel="products", ylabel="test error in %")
     for method, (label, colour, dash, place, side) in names.items():
         draw_choices(ax, budgets, methods[method], color=colour, linestyle=dash)
         beside(ax, place, label, (4, 0), ha=side, color=colour)
@@ -3749,7 +3749,7 @@ def thumb_subspace_seconds(table, ax):
     part = next(iter(split(split(table, "what")["seconds to a gap"], "family").values()))
     runs = split(part, "method")
     for name, at, offset in (
-        ("momentum", 0.25, (-12, 15)),
+        ("momentum", 0.3, (34, -2)),
         (OURS, 0.5, (6, -20)),
         ("max_margin", 0.5, (0, 9)),
     ):
@@ -4229,14 +4229,14 @@ def draw_bounds(table, ax):
         ax.hlines(part["y"], part["median"], part["largest"], color=look["color"])
         ax.plot(part["largest"], part["y"], label=GROUPS[paper], **look | POINTS)
         cut = part["y"][part["median"] < least]
-        ax.plot(np.full(len(cut), 1.1 * least), cut, "<", color=look["color"])
+        ax.plot(np.full(len(cut), 0.7 * least), cut, "<", color=look["color"])
     for y, largest in zip(table["y"], table["largest"], strict=True):
-        ax.text(1.5, y, f"{largest:#.2g}", fontsize=SMALL_TEXT, va="center")
+        ax.text(1.5, y, f"{largest:#.3g}", fontsize=SMALL_TEXT, va="center")
     ax.text(1.5, 0.9, "largest", fontsize=SMALL_TEXT, va="center", color=GREY)
     upright(ax, 1, "the bound", 0.4)
     statements = [re.sub(r"^(?=\d)", "Section ", text) for text in table["statement"].tolist()]
     ax.set_yticks(table["y"], labels=statements, fontsize=SMALL_TEXT)
-    ax.set(xscale="log", xlim=(least, 20), ylim=(table["y"][-1] - 1, 1.5))
+    ax.set(xscale="log", xlim=(0.6 * least, 20), ylim=(table["y"][-1] - 1, 1.5))
     ax.set_xlabel("measured / bound")
     remark(
         ax,
@@ -5156,8 +5156,8 @@ def thumb_speed_peers(table, ax):
     for height, (outcome, row) in enumerate(rows):
         colour, marker = SPEED_LOOKS[outcome]
         ax.plot(row["ratio"], -height, marker, color=colour)
-    ax.set(xscale="log", xlim=(0.1, 50), yticks=[], ylim=(-len(rows), 3.4))
-    draw_sides(ax, 2, ("← other", "fastmargin\nfaster →"))
+    ax.set(xscale="log", xlim=(0.1, 50), yticks=[], ylim=(-len(rows), 5.2))
+    draw_sides(ax, 2.4, ("← other", "fastmargin\nfaster →"))
     ax.set_xlabel("time of the other / ours")
 
 
@@ -6607,7 +6607,7 @@ def draw_race(table, page, *axes):
         title = re.sub(r"^(?=\d)", "MNIST ", spelled(problem)).replace(", n =", "\nn =")
         ax.set_title(title, loc="left")
     of_products = "; 0.1 product: a tenth of the entries of G is read" * (page == "products")
-    said = f"a run is stopped after {RACE_SECONDS:g} s{of_products}; at the right: the gap of runs that end above"
+    said = f"a run is stopped after {RACE_SECONDS:g} s{of_products}; right: gaps that end above"
     remark(axes[0], f"{said} {RACE_GOALS[-1]:g}")
 
 
