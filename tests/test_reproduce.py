@@ -1272,6 +1272,9 @@ def test_a_thumbnail_can_be_read_without_its_figure(key):
         box = text.get_window_extent()
         assert fig.bbox.x0 <= box.x0 and box.x1 <= fig.bbox.x1, text.get_text()
         assert fig.bbox.y0 <= box.y0 and box.y1 <= fig.bbox.y1, text.get_text()
+        assert ax.bbox.x0 <= box.x0 + 1 and ax.bbox.y0 <= box.y0 + 1, (
+            text.get_text()
+        )  # not on its axes
     for one, other in itertools.combinations(texts, 2):
         assert not one.get_window_extent().overlaps(other.get_window_extent()), (one, other)
 
