@@ -839,6 +839,43 @@ def test_labels_of_several_lines_stay_beside_the_panel():
     assert boxes[-1].y1 <= ax.bbox.y1 + 2
 
 
+@matplotlib.rc_context(rp.STYLE)
+def test_a_label_that_is_moved_is_joined_to_the_end_of_its_curve():
+    fig, [[ax]] = rp.panels()
+    ax.set(xlim=(0, 1), ylim=(0, 1))
+    ends = (0.2, 0.71, 0.7)
+    lines = [ax.plot([0, 1], [0, end])[0] for end in ends]
+    rp.at_ends(ax, {line: f"to {end}" for line, end in zip(lines, ends, strict=True)})
+    assert [text.get_text() for text in ax.texts] == ["to 0.2", "to 0.7", "to 0.71"]
+    alone, *_, moved = ax.texts
+    [leader] = ax.lines[len(ends) :]  # the lower one of the two is where its curve ends
+    assert alone.get_position() == (1.02, pytest.approx(0.2))
+    assert leader.get_ydata() == pytest.approx([0.71, moved.get_position()[1]])
+    assert leader.get_color() == moved.get_color() == lines[1].get_color()
+
+
+@matplotlib.rc_context(rp.STYLE)
+def test_a_legend_is_read_line_by_line_below_the_remarks():
+    fig, axes = rp.panels(1, 2)
+    names = [f"a_rather_long_method_name {i}" for i in range(7)]
+    for ax in axes.flat:
+        for name in names:
+            ax.plot([0, 1], label=name)
+        rp.remark(ax, "bands: " + 30 * "the range ")
+        assert ax.get_legend_handles_labels()[1] == names
+    box = rp.legend(fig)
+    rp.finish(fig, "caption")
+    fig.draw_without_rendering()
+    places = {text.get_text(): text.get_window_extent() for text in box.get_texts()}
+    assert sorted(names, key=lambda name: (-round(places[name].y0), places[name].x0)) == names
+    assert 1 < len({round(place.x0) for place in places.values()}) < len(names)
+    said = box.get_title().get_text()
+    assert said.replace("\n", " ") == "bands: " + 29 * "the range " + "the range"  # once
+    remark = box.get_title().get_window_extent()
+    assert fig.bbox.x0 <= remark.x0 and remark.x1 <= fig.bbox.x1 and remark.y1 <= fig.bbox.y1
+    assert remark.y0 >= max(place.y1 for place in places.values())
+
+
 @pytest.mark.parametrize("at", [0, 0.5, 1])
 @matplotlib.rc_context(rp.STYLE)
 def test_a_tag_stands_beside_its_curve_where_this_is_in_the_panel(at):
@@ -1234,6 +1271,9 @@ def test_a_thumbnail_can_be_read_without_its_figure(key):
         box = text.get_window_extent()
         assert fig.bbox.x0 <= box.x0 and box.x1 <= fig.bbox.x1, text.get_text()
         assert fig.bbox.y0 <= box.y0 and box.y1 <= fig.bbox.y1, text.get_text()
+        assert ax.bbox.x0 <= box.x0 + 1 and ax.bbox.y0 <= box.y0 + 1, (
+            text.get_text()
+        )  # not on its axes
     for one, other in itertools.combinations(texts, 2):
         assert not one.get_window_extent().overlaps(other.get_window_extent()), (one, other)
 
