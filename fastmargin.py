@@ -1104,7 +1104,7 @@ _AT_ONCE = 1 << 20  # entries of points or of a kernel matrix that are handled a
 
 def _slices(n, width):
     """Yield slices of n rows of this width, with about `_AT_ONCE` entries each."""
-    step = max(1, _AT_ONCE // width)
+    step = max(1, _AT_ONCE // max(1, width))
     for start in range(0, n, step):
         yield slice(start, min(start + step, n))
 
@@ -3428,6 +3428,10 @@ class Representation:
         lift(self, q, u)
         return math.log(2.0) + 0.5 * sum(logs)
 
+    def _error_of_squares(self):
+        """Return how far below 0 rounding may bring v'Gv for ||v||_1 <= 1, over s; that of a kernel with it."""
+        return self.rounding().square
+
     def rounding(self) -> Rounding:
         """Return the `Rounding` of the operations; by default that of sums in any order, see ``unit``."""
         n, dimension = self.shape()
@@ -4028,6 +4032,9 @@ class _OverGram(Representation):
     def relative_lengths(self) -> Array:
         return self.base.relative_lengths()
 
+    def _error_of_squares(self):
+        return max(self.rounding().square, self.base._error_of_squares())
+
     def _scores(self, alpha):
         return self.base._scores(alpha)
 
@@ -4341,6 +4348,12 @@ class DenseGram(Representation):
 
     def diagonal(self) -> Array:
         return self.matrix.diagonal().astype(np.float64)
+
+    def _error_of_squares(self):
+        own = self.rounding().square
+        if self._points is None or self.kernel.name == "precomputed":
+            return own
+        return max(own, self._points.rounding().square)
 
     def _error_of_entries(self):
         """Return a bound of the errors of entries over s: of their type, and of a function that has a unit."""
@@ -6225,6 +6238,10 @@ class PairGram(Representation):
         margins = 1.01 * (self.K.rounding().margins + _sum_error(self.n_classes + 8))
         return Rounding(margins, margins + 1.01 * _sum_error(self.point.size + 8), 0.0)
 
+    def _error_of_squares(self):
+        """v'Gv is half the sum of T_c'KT_c over the classes, whose ||T_c||_1 add up to 2."""
+        return max(self.rounding().square, 2.0 * self.K._error_of_squares())
+
     def relative_lengths(self) -> Array:
         return self.K.relative_lengths()[self.point]
 
@@ -6288,7 +6305,7 @@ class PairGram(Representation):
 
     def _rounded_rows(self, index):
         of_points = None
-        if index.size * self.n_classes * self.d <= _MOST_ENTRIES:
+        if self.d is not None and index.size * self.n_classes * self.d <= _MOST_ENTRIES:
             of_points = self.K._rounded_rows(self.point[index])
         if of_points is None:
             return None
@@ -6470,17 +6487,31 @@ def _squares_and_margins(G, scale, *points):
     table_margins(G, W, M)
     error = G.rounding().square * scale
     return [
-        (_nonnegative(square(G, v, w, m), error), m) for v, w, m in zip(points, W, M, strict=True)
+        (_nonnegative(G, scale, square(G, v, w, m), error), m)
+        for v, w, m in zip(points, W, M, strict=True)
     ]
 
 
-def _nonnegative(norm2, error):
-    """Return v'Gv, or 0 where rounding has made it negative; raise ValueError where it is below -error."""
+def _nonnegative(G, scale, norm2, error):
+    """Return v'Gv, ||v||_1 <= 1, or 0 where rounding within ``error`` has made it negative.
+
+    It stays negative where only the rounding of the kernel explains that: then certificates have to allow for it.
+    Raise ValueError where not even this does.
+    """
     if norm2 < -error:
-        raise ValueError(
-            f"G is not positive semi-definite: v'Gv = {norm2:g} at a v with ||v||_1 <= 1"
-        )
+        if norm2 < -G._error_of_squares() * scale:
+            raise ValueError(
+                f"G is not positive semi-definite: v'Gv = {norm2:g} at a v with ||v||_1 <= 1"
+            )
+        return norm2
     return max(norm2, 0.0)
+
+
+def _allowing_for_kernel(G, norm2, rounding):
+    """Return (v'Gv, rounding), with 0 and the rounding of the kernel where `_nonnegative` has left it negative."""
+    if norm2 < 0.0:
+        return 0.0, rounding._replace(square=G._error_of_squares())
+    return norm2, rounding
 
 
 class _Seen(namedtuple("_Seen", "least proven norm2 reach rounding rest", defaults=(0.0,))):
@@ -6674,7 +6705,8 @@ def _interval(G, scale, alpha, p, precise=False, products=_squares_and_margins):
             m = m + _offset(G.signs, m) * G.signs
             lost += _LAST * np.abs(m)
             rounding = rounding._replace(length=rounding.length + 4.0 * tilt)
-        norm2 = _nonnegative(norm2, rounding.square * scale)
+        norm2 = _nonnegative(G, scale, norm2, rounding.square * scale)
+        norm2, rounding = _allowing_for_kernel(G, norm2, rounding)
         reach = float(lengths @ np.abs(v))
         proven = m - lost - (rounding.margins * scale * reach) * lengths
         seen.append(_Seen(float(m.min()), float(proven.min()), norm2, reach, rounding, rest))
@@ -6966,7 +6998,8 @@ def _of_weights(G, w, support):
         rounding = G.rounding()
     else:
         norm2, m, rounding = found
-        norm2 = _nonnegative(norm2, rounding.square * scale)
+        norm2 = _nonnegative(G, scale, norm2, rounding.square * scale)
+    norm2, rounding = _allowing_for_kernel(G, norm2, rounding)
     lengths = G.relative_lengths()
     reach = float(lengths @ np.abs(v))
     rest = n * 2.0**-1074
@@ -8621,7 +8654,7 @@ def _smoothed(run, center, prox, *, gamma=0.0, eps=0.0, stop="separated"):
     lift(run.G, p.v, p.w)
     margins(run.G, p.w, p.m)
     q = _Point(*map(np.copy, p))
-    length = np.array([math.sqrt(norm2)])
+    length = np.array([math.sqrt(max(norm2, 0.0))])
     report = np.zeros(7)
     return drive(
         run,
@@ -11297,7 +11330,7 @@ class _Problem:
                 of_ridge = self.ridge * v
                 norm2 += sum(_precise_dot(of_ridge, v))
                 image += of_ridge
-            norm2 = _nonnegative(norm2, self.blur)
+            norm2 = _nonnegative(self.G, self.scale, norm2, self.blur)
         self.last = (v, norm2, image)
         return norm2, image
 
@@ -11442,6 +11475,7 @@ def _limits(G, scale, tol):
     largest_face = _LARGEST_FACE
     if in_coordinates:
         largest_face = max(_FIRST_FACE, 2 * base.shape()[1])
+    is_in_range = not is_stiff or not _is_on_demand(points) or _is_in_single_range(points)
     # 3. What steps on one weight, or one point, after another may take
     turns = 0
     if isinstance(G.without_ridge(), _RowGram) and base.work <= _WRITTEN_DOWN and is_stiff:
@@ -11466,12 +11500,31 @@ def _limits(G, scale, tol):
         largest_support=largest_support,
         steps_per_point=steps_per_point,
         in_coordinates=in_coordinates,
-        takes_newton_steps=in_coordinates or is_stiff,
+        takes_newton_steps=in_coordinates or (is_stiff and is_in_range),
         has_low_rank=points is base and points.kernel is not None and _is_on_demand(points),
         largest_face=largest_face,
         turns=turns,
         by_points=by_points,
     )
+
+
+_SAMPLE_OF_RANGE = 16  # points whose entries are evaluated in both precisions
+
+
+def _is_in_single_range(K):
+    """Return True if entries evaluated in single precision are right to 1e-3, as far as a few points tell."""
+    diagonal = K.diagonal()
+    spread = np.linspace(0, diagonal.size - 1, _SAMPLE_OF_RANGE).astype(np.int64)
+    some = np.unique(np.append(spread, diagonal.argmax()))
+    wanted = K.block(some, some).sum(axis=1, dtype=np.float64)
+    with np.errstate(all="ignore"):
+        if K.kernel is None:
+            found = K.block(some, some).astype(np.float32).sum(axis=1, dtype=np.float64)
+        else:
+            points = K.points.take(some).astype(np.float32)
+            c = K.c[some].astype(np.float32)
+            found = c * K.kernel.sums(c[None], points, points)[0]
+    return bool((np.abs(found - wanted) <= 1e-3 * diagonal.max() * some.size).all())
 
 
 def _is_on_demand(K):
@@ -12771,7 +12824,8 @@ def _are_zero(G, points):
 def _proof_of_no_margin(problem, eps, p):
     """Return the upper end at which the witness p counts as a proof, 0 where rounding alone could make one."""
     support = np.flatnonzero(p)
-    if support.size <= len(problem.sides) and _are_zero(problem.base, support):
+    is_hard = not problem.ridge[support].any()
+    if support.size <= len(problem.sides) and is_hard and _are_zero(problem.base, support):
         return math.inf
     products = problem.G.precise(_unit_range(p))
     rounding = problem.G.rounding() if products is None else products[2]
@@ -12816,7 +12870,7 @@ def _exact_loop(G, k, until, alpha, m, method, reads, problem, limits):
         if is_lost:
             return k, EXHAUSTED
         v, norm2, _ = problem.last
-        length = math.sqrt(norm2 / problem.scale)
+        length = math.sqrt(max(norm2, 0.0) / problem.scale)
         new_norm = length / v.sum()
         if length <= witness * problem.reach(v):
             return k, INFEASIBLE
@@ -13189,11 +13243,15 @@ def _few_by_products(G, index):
     if G.access != "products":
         # The roots of a matrix are rows, with half of its digits.
         H = G.block(chosen, chosen).astype(np.float64)
+        H /= H.diagonal().max() or 1.0
         if G.signs is not None:
             y = G.signs[chosen]
-            H += float(H.diagonal().max()) * np.outer(y, y)
+            H += np.outer(y, y)
         sizes, vectors = np.linalg.eigh(H)
-        p = _fewest(vectors * np.sqrt(np.maximum(sizes, 0.0)), p, 1e-7)
+        few = _fewest(vectors * np.sqrt(np.maximum(sizes, 0.0)), p, 1e-7)
+        sides = [np.ones(p.size, bool)] if G.signs is None else [y > 0.0, y < 0.0]
+        if all(few[side].any() for side in sides):  # else rounding has taken all weights of one
+            p = few
     return index[chosen[p > 0.0]], p[p > 0.0] / p.sum()
 
 
@@ -13943,8 +14001,13 @@ class MaxMarginClassifier:
         elif self.status_ in ("max_iter", "rounding", "infeasible"):
             message = self._advice_on_interval(algorithm, data.X)
             _warn(message, _known_as("ConvergenceWarning", UserWarning))
-        if data.weight_left_out > 0.0 and self.interval_[0] > 0.0:
+        if data.weight_left_out > 0.0 and self.C < math.inf and self.interval_[0] > 0.0:
             self.interval_ = self._interval_of_all(base, data)
+            lower, upper = self.interval_
+            if self.status_ == "certified" and upper - lower > self.tol * upper:
+                self.status_ = "rounding"
+                message = self._advice_on_interval(algorithm, data.X)
+                _warn(message, _known_as("ConvergenceWarning", UserWarning))
         self.margin_ = self.interval_[0]
         self.fit_status_ = int(self.status_ != "certified")
         # 3. Scale the solution.

@@ -658,10 +658,11 @@ def at_ends(ax, texts, **options):
     place = {"transform": ax.transAxes, "va": "center"}
     for height, (end, text, colour) in zip(heights, ends, strict=True):
         is_moved = abs(height - end) > 0.4 * size / panel
+        left = 1.06 if is_moved else 1.02
         if is_moved:
             look = {"color": colour, "linewidth": 0.8, "clip_on": False}
             ax.plot((1, 1.05), (end, height), transform=ax.transAxes, **look)
-        ax.text(1.06 if is_moved else 1.02, height, text, color=colour, **place, **options)
+        ax.text(left, height, text, color=colour, **place, **options)
 
 
 def labelled(ax):
@@ -1603,7 +1604,8 @@ def draw_ramdas14_theorem4(table, *axes):
         title = titles[case]
         if "hull" in case:
             inverse = 1 / part["rho"][0]
-            upright(ax, inverse, "1/|ρ|", 0.4 if inverse > 100 else 0.98, right=True)
+            height = 0.4 if inverse > 100 else 0.98
+            upright(ax, inverse, "1/|ρ|", height, right=True)
             title = title.format(round(inverse))
         what = "a separator" if separable else "a certificate"
         xlabel = "1/ρ, of the margin" if separable else "1/ε, of the accuracy"
@@ -2002,7 +2004,9 @@ def draw_ji21_fig3(table, *axes):
             )
             plain(ax.xaxis)
     said = "a pair: an image and one of the nine wrong digits"
-    remark(axes[0], f"{said}; bars: range over {len(seeds)} seeds" if len(seeds) > 1 else said)
+    if len(seeds) > 1:
+        said += f"; bars: range over {len(seeds)} seeds"
+    remark(axes[0], said)
 
 
 SCALINGS = {"max": "scaled to max K(x, x) = 1", "unit": "scaled to K(x, x) = 1"}

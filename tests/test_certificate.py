@@ -1538,3 +1538,31 @@ def test_lower_has_the_best_slacks_of_the_weights(is_free, share):
         assert strict < of_multiples <= lower * (1.0 + 1e-12)
         assert lower == pytest.approx(of_multiples, rel=1e-6)
         assert 1.0 - lower / best.upper < 0.1 * (1.0 - strict / best.upper)
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("ridge", [0.0, 1e-30])
+@pytest.mark.parametrize("intercept", [0.0, "free"])
+def test_a_matrix_that_the_kernel_rounds_is_not_refused(seed, ridge, intercept):
+    """Values of points that nearly agree are rounded upwards: v'Gv may be below what rounding of entries explains."""
+    X = np.round(np.random.default_rng(seed).normal(size=(200, 1)) * 3.0, 2)
+    y = np.resize([1, -1], 200)
+    G = fm.gram(X, y, gamma=1.0, ridge=ridge, intercept=intercept)
+    on_demand = fm.lazy_gram(X, y, gamma=1.0, ridge=ridge, intercept=intercept)
+    found = fm.max_margin(G)
+    other = fm.max_margin(on_demand)
+    assert found.lower <= other.upper and other.lower <= found.upper
+
+
+def test_a_matrix_that_is_not_positive_semi_definite_is_refused_as_before():
+    X = np.arange(6.0)[:, None]
+    G = fm.gram(X, np.resize([1, -1], 6), gamma=1.0)
+    matrix = np.asarray(G) - 1e-9 * np.eye(6)
+    v = np.zeros(6)
+    v[:] = np.linalg.eigh(matrix)[1][:, 0]
+    matrix -= 2.0 * (v @ matrix @ v) * np.outer(v, v)
+    matrix = 0.5 * (matrix + matrix.T)
+    p = np.abs(v) / np.abs(v).sum()
+    signed = matrix * np.outer(np.sign(v), np.sign(v))
+    with pytest.raises(ValueError, match="not positive semi-definite"):
+        fm.certificate(signed, p, p)

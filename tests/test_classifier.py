@@ -944,3 +944,14 @@ def test_copies_that_contradict_have_no_hard_margin():
         int, re.search(r"points (\d+) and (\d+) contradict", str(caught[0].message)).groups()
     )
     assert np.array_equal(X[i], X[j]) and y[i] != y[j] and model.status_ == "infeasible"
+
+
+def test_the_status_is_that_of_the_interval_with_points_left_out():
+    """An interval that the points left out have made wider than tol is not certified."""
+    X = [[0.0], [1.0], [2.0], [4.0], [9.0]]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = fm.MaxMarginClassifier("linear", C=1e8).fit(X, [0, 0, 1, 1, 1], [1, 1, 1, 1, 1e-14])
+    lower, upper = model.interval_
+    assert upper - lower > model.tol * upper
+    assert model.status_ == "rounding" and model.fit_status_ == 1

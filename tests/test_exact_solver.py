@@ -1552,3 +1552,75 @@ def test_faces_grow_faster_where_no_point_leaves():
     given = np.eye(n), face_of(np.ones(n), n), price, x, -np.ones(n)
     k, changes = fm._walk_faces(*given, 0, 10 * n, 0.0, 0.0)
     assert k == n and changes <= n + 12 and np.allclose(x, 1.0)
+
+
+def test_low_rank_without_rank():
+    """Features of points that are all 0, but for one that is not drawn."""
+    X = np.zeros((1100, 1))
+    X[0] = 1.0
+    y = np.resize([1, -1], 1100)
+    lazy = fm.lazy_gram(X, y, kernel="linear", normalize=None, ridge=1.0)
+    result = fm.max_margin(lazy)
+    other = fm.max_margin(fm.features(X, y, normalize=None, ridge=1.0))
+    assert result.status == "certified"
+    assert result.lower <= other.upper and other.lower <= result.upper
+
+
+@pytest.mark.parametrize("kernel, size", [("rbf", 1e-30), ("poly", 1e7), ("linear", 1e25)])
+def test_kernels_that_single_precision_cannot_hold(kernel, size, monkeypatch):
+    """Such values leave Newton steps, which are in single precision, to other methods."""
+    X, y = noisy(300)
+    gamma = {"rbf": 1.0 / size**2, "poly": 1.0}
+    options = {"gamma": gamma[kernel]} if kernel in gamma else {}
+    points = {"kernel": kernel, "normalize": None, "ridge": 1.0} | options
+    if kernel != "rbf":
+        points["ridge"] = float(fm.gram(X * size, y, **points).diagonal().max())
+    monkeypatch.setattr(fm, "_AT_HAND", 100)
+    monkeypatch.setattr(fm, "_FEW_SLACK", 50)
+    lazy = fm.lazy_gram(X * size, y, **points)
+    base = lazy.without_ridge()
+    assert not fm._is_in_single_range(base)
+    result = fm.max_margin(lazy, tol=1e-3)
+    other = fm.max_margin(fm.gram(X * size, y, **points), tol=1e-3)
+    assert result.status == other.status == "certified"
+    assert result.lower <= other.upper and other.lower <= result.upper
+
+
+def test_single_precision_holds_usual_kernels():
+    X, y = noisy(300)
+    for options in ({}, {"kernel": "poly"}, {"kernel": "ntk"}, {"kernel": "linear"}):
+        assert fm._is_in_single_range(fm.lazy_gram(X, y, **options))
+
+
+@pytest.mark.parametrize("ridge", [1.0, 1e6])
+def test_a_row_of_zeros_is_no_witness_beside_a_ridge(ridge):
+    """Its G_ii is the ridge, and rho of these two points is about (2 / ridge)^(-1/2)."""
+    for G in (
+        fm.RidgeGram(fm.DenseGram([[1.0, 0.0], [0.0, 0.0]]), ridge),
+        fm.gram([[1.0], [0.0]], [1, -1], kernel="linear", normalize=None, ridge=ridge),
+        fm.lazy_gram([[1.0], [0.0]], [1, -1], kernel="linear", normalize=None, ridge=ridge),
+    ):
+        assert fm.max_margin(G, max_iter=0).status == "max_iter"
+        result = fm.max_margin(G)
+        # The minimum of p'Gp over p = (q, 1 - q)
+        rho2 = ridge * (1.0 + ridge) / (1.0 + 2.0 * ridge)
+        assert result.status == "certified" and result.lower**2 <= rho2 * (1 + 1e-12)
+        assert result.upper**2 >= rho2 * (1 - 1e-12)
+
+
+@pytest.mark.parametrize("intercept", ["free", 0.0])
+@pytest.mark.parametrize("make", [fm.gram, fm.lazy_gram])
+def test_witnesses_where_entries_are_huge(make, intercept):
+    """The two equal points with different labels, whatever the size of entries."""
+    X = [[300.0], [300.0], [600.0]]
+    options = {"kernel": "poly", "gamma": 1.0, "normalize": None, "intercept": intercept}
+    G = make(X, [1, -1, 1], **options)
+    found = fm.witnesses(G, fm.max_margin(G))
+    assert found.strict and found.indices.tolist() == [0, 1]
+
+
+def test_witnesses_of_pairs_over_a_class_of_ones_own():
+    Z = np.array([[1.0], [-2.0], [2.0]])
+    G = fm.pair_gram(Own(Z), [0, 0, 0], 3)
+    found = fm.witnesses(G, fm.max_margin(G))
+    assert found.upper < 1e-6 and {0, 2} & set(G.point[found.indices].tolist()) != set()
