@@ -4976,20 +4976,6 @@ def few_points(context):
     return against_svc("few points, C = 1", X, y, gamma=0.01, C=1.0)
 
 
-def ten_classes(context):
-    X, y = importlib.import_module("sklearn.datasets").load_digits(return_X_y=True)
-    some = slice(context.pick(None, 300))
-    X = X[some] / 16
-    return against_svc("ten classes, C = 1", X, y[some], gamma=1 / (64 * X.var()), C=1.0)
-
-
-def many_classes(context):
-    rng = context.rng()
-    y = np.repeat(np.arange(context.pick(100, 10)), 20)
-    X = 2 * rng.normal(size=(y.size // 20, 20))[y] + rng.normal(size=(y.size, 20))
-    return against_svc(f"{y[-1] + 1} classes, C = 1", X, y, gamma=1 / (20 * X.var()), C=1.0)
-
-
 def against_liblinear(what, X, y, ridge, **options):
     """Compare max_margin with LinearSVC, both without a bias; a ridge 1/(2C) stands for squared slacks."""
     make = partial(fm.features, X, y, normalize=None, ridge=ridge)
@@ -5079,8 +5065,6 @@ COMPARISONS = (
     partial(many_noisy_points, 10.0),
     copies_of_points,
     few_points,
-    ten_classes,
-    many_classes,
     linear_dense,
     linear_soft,
     partial(linear_sparse, 1.0),
