@@ -124,7 +124,7 @@ def test_the_cause_of_what_svc_loses_on_the_first_example_of_the_readme(single):
             assert float(least) - 5.1e-9 <= value <= float(most) + 5.1e-9
     else:
         assert f"{margin:.8f}" == said
-        assert upper * (1.0 - 1e-8) < margin <= upper
+        assert upper * (1.0 - 1e-6) < margin <= upper  # PIQP has a tolerance of its own
 
 
 @pytest.mark.parametrize("kernel", ["rbf", "poly"])
