@@ -501,15 +501,15 @@ METHODS = {  # method, as spelled() has it: its colour, dash and marker in all f
     "normalised GD": (VERMILLION, ":", "v"),
     "normalised GD, step 100": (PURPLE, ":", "X"),
     "homotopic subgradient": (GREEN, "-", "P"),
-    "Algorithm 1": (BLACK, LONG, ">"),
-    "Algorithm 1, 1.4/L": (SKY, LONG, "<"),
-    "Algorithm 2": (PURPLE, "--", "*"),
-    "Algorithm 2, α = 3": (PURPLE, "--", "*"),  # the usual one
-    "Algorithm 2, α = 10": (VERMILLION, "-", "s"),
-    "Algorithm 2, α = 30": (BLUE, LONG, "^"),
-    "Algorithm 2, α = 50": (GREEN, "-.", "D"),
-    "Algorithm 2, α = 3, restarts": (BLUE, MIXED, "v"),
-    "Algorithm 2, α = 10, restarts": (GREEN, LONG_DOT, "D"),
+    "diagonal descent": (BLACK, LONG, ">"),
+    "diagonal descent, 1.4/L": (SKY, LONG, "<"),
+    "inertial descent": (PURPLE, "--", "*"),
+    "inertial descent, α = 3": (PURPLE, "--", "*"),  # the usual one
+    "inertial descent, α = 10": (VERMILLION, "-", "s"),
+    "inertial descent, α = 30": (BLUE, LONG, "^"),
+    "inertial descent, α = 50": (GREEN, "-.", "D"),
+    "inertial descent, α = 3, restarts": (BLUE, MIXED, "v"),
+    "inertial descent, α = 10, restarts": (GREEN, LONG_DOT, "D"),
     "SVC": (VERMILLION, MIXED, "P"),
     "LIBSVM": (VERMILLION, MIXED, "P"),  # which SVC calls
     "LinearSVC": (SKY, ":", "<"),
@@ -532,10 +532,10 @@ SPELLINGS = {
     r"batch_perceptron": "batch perceptron",
     r"normalized_gradient_descent|normalized GD": "normalised GD",
     r"gradient_descent": "gradient descent",
-    r"inertial_diagonal_descent": "Algorithm 2",
-    r"diagonal_descent": "Algorithm 1",
+    r"inertial_diagonal_descent": "inertial descent",
+    r"diagonal_descent": "diagonal descent",
     r"homotopic_subgradient": "homotopic subgradient",
-    r"^(a = \d+)": r"Algorithm 2, \1",
+    r"^(a = \d+)": r"inertial descent, \1",
     r"(ISNKPVN), l2": r"\1",
     r"\$\\(rho|gamma)\$": r"\1",
 }
@@ -2554,12 +2554,12 @@ def toy_runs(context, lam0=4.0):
     steps = context.pick(1000, 200)
     gamma = 1 / np.linalg.norm(Z, 2) ** 2
     methods = {
-        "Algorithm 1, 1.4/L": partial(fm.diagonal_descent, step=1.4 * gamma),
-        "Algorithm 1": partial(fm.diagonal_descent, step=gamma),
+        "diagonal descent, 1.4/L": partial(fm.diagonal_descent, step=1.4 * gamma),
+        "diagonal descent": partial(fm.diagonal_descent, step=gamma),
     }
     for accel in (10, 30, 50):
         method = partial(fm.inertial_diagonal_descent, accel=accel, step=gamma)
-        methods[f"Algorithm 2, a = {accel}"] = method
+        methods[f"inertial descent, a = {accel}"] = method
     runs = {}
     for name, method in methods.items():
         # So many looks a decade are at every iteration.
@@ -2582,7 +2582,7 @@ TOY_POINTS = {
 def compute_apidopoulos22_fig2(context):
     Z, y, runs = toy_runs(context)
     X = y[:, None] * Z
-    steps = len(runs["Algorithm 1"])
+    steps = len(runs["diagonal descent"])
     points = (X[y == 1], X[y == -1], X[[0, 1, 40, 41]])
     parts = dict(zip(TOY_POINTS, points, strict=True))
     parts |= {name: w[-1:] for name, w in runs.items()}
@@ -2634,15 +2634,15 @@ def toy_bounds(Z, t):
     """
     L = np.linalg.norm(Z, 2) ** 2
     mu = 1 / (8 * ((1.5 + math.sqrt(L / 2)) ** 2 + 2))  # (A.40)
-    bounds = {"Algorithm 1": math.sqrt(0.5) * np.exp(-0.5 * t * math.log1p(mu / L))}  # (5.4)
+    bounds = {"diagonal descent": math.sqrt(0.5) * np.exp(-0.5 * t * math.log1p(mu / L))}  # (5.4)
     for a in (10, 30, 50):  # (5.7)
-        bounds[f"Algorithm 2, a = {a}"] = (a - 1) * math.sqrt(0.5 + L / 16) / (t + a - 1)
+        bounds[f"inertial descent, a = {a}"] = (a - 1) * math.sqrt(0.5 + L / 16) / (t + a - 1)
     return bounds, mu / L
 
 
 def compute_apidopoulos22_fig3(context):
     Z, _, runs = toy_runs(context)
-    t = np.arange(1, len(runs["Algorithm 1"]) + 1)
+    t = np.arange(1, len(runs["diagonal descent"]) + 1)
     bounds, decay = toy_bounds(Z, t)
     rows = []
     rates = []
@@ -2671,14 +2671,14 @@ TOY_GAPS = {
     "angle_gap": "angle gap, 1 − cos",
     "distance": "distance ‖wₜ − w*‖, and two of its bounds",
 }
-BOUNDED = ("Algorithm 1", "Algorithm 2, a = 10")  # the other bounds would cover these
+BOUNDED = ("diagonal descent", "inertial descent, a = 10")  # the other bounds would cover these
 
 
 @figure(
     "apidopoulos22:fig3",
     "the paper says: linear convergence; α sets the speed",
     compute_apidopoulos22_fig3,
-    finding="On 80 points Algorithm 1 converges linearly, at the predicted rate; the proved bounds say little",
+    finding="On 80 points diagonal descent converges linearly, at the predicted rate; the proved bounds say little",
     minutes=0.1,
     rows=2,
     columns=2,
@@ -2693,7 +2693,7 @@ def draw_apidopoulos22_fig3(table, *axes):
             ax.set(xlabel="iteration t", ylabel="worst value after t", title=title)
         if name in BOUNDED:
             [proved] = last.semilogy(run["t"], run["bound"], **look | BOUND)
-            at, up, side = (0.96, 8, "right") if name == "Algorithm 1" else (0, 14, "left")
+            at, up, side = (0.96, 8, "right") if name == "diagonal descent" else (0, 14, "left")
             last.set_ylim(1e-16, 1e5)
             tag(last, proved, f"{label}: proved", at, (0, up), ha=side, fontsize=9)
 
@@ -2704,9 +2704,9 @@ def draw_apidopoulos22_fig3(table, *axes):
 def thumb_apidopoulos22_fig3(table, ax):
     runs = split(table, "method")
     for name, offset in (
-        ("Algorithm 1", (0, 9)),
-        ("Algorithm 2, a = 10", (4, 11)),
-        ("Algorithm 2, a = 50", (-46, -12)),
+        ("diagonal descent", (0, 9)),
+        ("inertial descent, a = 10", (4, 11)),
+        ("inertial descent, a = 50", (-46, -12)),
     ):
         colour, dash, _ = METHODS[spelled(name)]
         run = runs[name]
@@ -2714,7 +2714,7 @@ def thumb_apidopoulos22_fig3(table, ax):
             run["t"], from_here_on(run["margin_gap"]), color=colour, linestyle=dash
         )
         ax.set(xlim=(0, run["t"][-1]), ylim=(1e-16, 1))
-        tag(ax, line, spelled(name).replace("Algorithm 2, ", "inertia, "), 0.7, offset)
+        tag(ax, line, spelled(name).replace("inertial descent, ", "inertia, "), 0.7, offset)
     ax.set(xlabel="iteration", ylabel="gap of the margin")
 
 
@@ -2730,9 +2730,9 @@ OUTCOMES = {  # the pages and the columns that they draw
     "both": ("margin", "test_error"),
 }
 OUTCOME_LABELS = {
-    "Algorithm 1": "Algorithm 1, λ₀ = 1",
-    "Algorithm 2": "Algorithm 2, λ₀ = 1",
-    "Algorithm 2, lambda_0 = 10": "Algorithm 2, λ₀ = 10 (HTRU2 alone)",
+    "diagonal descent": "diagonal descent, λ₀ = 1",
+    "inertial descent": "inertial descent, λ₀ = 1",
+    "inertial descent, lambda_0 = 10": "inertial descent, λ₀ = 10 (HTRU2 alone)",
     "maximum margin": "separator of the maximum margin",
 }
 DOTTED = {"color": "0.5", "linestyle": (0, (1, 1))}
@@ -2827,10 +2827,10 @@ def median_and_range(runs):
 
 
 def compute_noisy(context, decays):
-    """Compare Algorithms 1 and 2 on noisy labels for each {label: (lam, lam0)}."""
+    """Compare diagonal and inertial descent on noisy labels for each {label: (lam, lam0)}."""
     methods = {
-        "Algorithm 1": fm.diagonal_descent,
-        "Algorithm 2": partial(fm.inertial_diagonal_descent, accel=3.0),
+        "diagonal descent": fm.diagonal_descent,
+        "inertial descent": partial(fm.inertial_diagonal_descent, accel=3.0),
     }
     draws = context.pick(20, 2)
     steps = context.pick(2000, 100)
@@ -2918,8 +2918,8 @@ def draw_noisy(table, page, *axes):
 
 
 def draw_last_errors(table, ax, names):
-    """Draw the test errors of Algorithm 2 with 20 % of flipped labels, {setting: (its label, an offset)}."""
-    runs = split(split(split(table, "flipped")[0.2], "method")["Algorithm 2"], "lambda_t")
+    """Draw the test errors of inertial descent with 20 % of flipped labels, {setting: (its label, an offset)}."""
+    runs = split(split(split(table, "flipped")[0.2], "method")["inertial descent"], "lambda_t")
     looks = styles(list(runs))
     for name, (label, offset) in names.items():
         run = runs[name]
@@ -2933,7 +2933,7 @@ def draw_last_errors(table, ax, names):
 
 @thumb(
     "apidopoulos22:fig4",
-    "A fifth of the labels wrong: the larger λ₀, the smaller the test error of Algorithm 2.",
+    "A fifth of the labels wrong: the larger λ₀, the smaller the test error of inertial descent.",
 )
 def thumb_apidopoulos22_fig4(table, ax):
     names = {
@@ -2946,7 +2946,7 @@ def thumb_apidopoulos22_fig4(table, ax):
 
 @thumb(
     "apidopoulos22:fig5",
-    "A fifth of the labels wrong: the slower λₜ falls, the smaller the error of Algorithm 2.",
+    "A fifth of the labels wrong: the slower λₜ falls, the smaller the error of inertial descent.",
 )
 def thumb_apidopoulos22_fig5(table, ax):
     names = {
@@ -2966,8 +2966,8 @@ def standardised(train, test, axis=0):
 
 
 REAL_METHODS = {
-    "Algorithm 1": fm.diagonal_descent,
-    "Algorithm 2": partial(fm.inertial_diagonal_descent, accel=3.0),
+    "diagonal descent": fm.diagonal_descent,
+    "inertial descent": partial(fm.inertial_diagonal_descent, accel=3.0),
     "normalized GD, 1/sqrt(t)": partial(
         fm.normalized_gradient_descent, schedule="sqrt", divide_by="norm"
     ),
@@ -2997,8 +2997,10 @@ def compute_apidopoulos22_fig6(context):
         methods = dict(REAL_METHODS)
         if name == "HTRU2":
             sigma = 4.0
-            # In the authors' plot Algorithm 2 is slower than with lambda_0 = 1.
-            methods["Algorithm 2, lambda_0 = 10"] = partial(methods["Algorithm 2"], lam0=10.0)
+            # In the authors' plot inertial descent is slower than with lambda_0 = 1.
+            methods["inertial descent, lambda_0 = 10"] = partial(
+                methods["inertial descent"], lam0=10.0
+            )
         G = fm.gram(X, y, sigma2=sigma**2)
         for method, algorithm in methods.items():
             run = trajectory(algorithm, G, steps, 40)
@@ -3016,9 +3018,9 @@ def compute_apidopoulos22_fig6(context):
 
 @figure(
     "apidopoulos22:fig6",
-    "the paper says: Algorithm 2 has the best margins",
+    "the paper says: inertial descent has the best margins",
     compute_apidopoulos22_fig6,
-    finding="Algorithm 2 ends with the largest margin of four methods on four data sets",
+    finding="Inertial descent ends with the largest margin of four methods on four data sets",
     minutes=10,
     data="mnist htru2",
     rows=2,
@@ -3038,19 +3040,19 @@ def draw_apidopoulos22_fig6(table, page, *axes):
 
 @thumb(
     "apidopoulos22:fig6",
-    "On MNIST 3 vs 5 Algorithm 2 is the first near the maximum margin, just before momentum.",
+    "On MNIST 3 vs 5 inertial descent is the first near the maximum margin, just before momentum.",
 )
 def thumb_apidopoulos22_fig6(table, ax):
     runs = split(split(table, "data")["MNIST 3 vs 5"], "method")
     for name, at, offset in (
-        ("Algorithm 1", 0.85, (-4, -14)),
-        ("Algorithm 2", 0.5, (-63, 6)),
+        ("diagonal descent", 0.8, (-16, -26)),
+        ("inertial descent", 0.45, (-50, 20)),
         ("momentum", 0.53, (8, -4)),
     ):
         colour, dash, _ = METHODS[name]
         [line] = ax.semilogx(runs[name]["t"], runs[name]["margin"], color=colour, linestyle=dash)
         ax.set(xlim=(1, 1000), ylim=(-0.08, 0.045))
-        tag(ax, line, name, at, offset, ha="left")
+        tag(ax, line, name.replace(" ", "\n"), at, offset, ha="left")
     level(ax, runs["maximum margin"]["margin"][0], "maximum margin", 0.98, ha="right")
     ax.set(xlabel="iteration", ylabel="margin")
 
@@ -3064,7 +3066,7 @@ def width_case(data, sigma2, most, steps):
     gamma = 1 / np.linalg.eigvalsh(G)[-1]
     found = {}
     for method, algorithm in REAL_METHODS.items():
-        # The step of Algorithms 1 and 2 is given: to find it costs products.
+        # The step of diagonal and inertial descent is given: to find it costs products.
         options = {"step": gamma} if method.startswith("Algorithm") else {}
         run = trajectory(algorithm, G, steps[-1], **options)
         t = run.trace["iteration"]
@@ -3072,16 +3074,16 @@ def width_case(data, sigma2, most, steps):
             # Products in twice the precision: those of the trace leave 1e-9 of the margin open.
             lower, _ = fm.certificate(G, run.iterates[t == step][0], best.p, precise=True)
             found[f"relative margin gap, {step} products", method] = 1 - lower / best.upper
-        if method == "Algorithm 1":
+        if method == "diagonal descent":
             rounding = G.rounding().margins
             gaps = 1 - run.trace["lower"] / best.upper
             factor, _ = fitted_factor(t, gaps, 10 * rounding / best.upper**2)
-            found["1 - rate of Algorithm 1", "rate, measured"] = 1 - factor
-    # In the end Algorithm 1 moves only the weights of the support vectors, where it multiplies the error by
+            found["1 - rate of diagonal descent", "rate, measured"] = 1 - factor
+    # In the end diagonal descent moves only the weights of the support vectors, where it multiplies the error by
     # 1 - gamma G: their block of G, not all of G, decides how fast it is.
     support = np.flatnonzero(best.alpha)
     mu = np.linalg.eigvalsh(G.block(support, support))[0]
-    found["1 - rate of Algorithm 1", "rate, predicted"] = gamma * mu
+    found["1 - rate of diagonal descent", "rate, predicted"] = gamma * mu
     wrong = G.decision_function(best, data.X_test) * data.y_test <= 0
     found["test error (%)", "maximum margin"] = 100 * np.mean(wrong)
     return found, 1 - best.lower / best.upper
@@ -3182,7 +3184,7 @@ def draw_apidopoulos22_width(table, page, *axes):
             upper.set(
                 yscale="log", ylabel="convergence rate: share of\nthe gap removed per iteration"
             )
-            upper.set_title(f"{data}: Algorithm 1")
+            upper.set_title(f"{data}: diagonal descent")
             lower.set(ylabel="test error in %", title=f"{data}: separator of the maximum margin")
         printed = PRINTED[data]
         for ax in (upper, lower):
@@ -3197,18 +3199,18 @@ def draw_apidopoulos22_width(table, page, *axes):
 
 @thumb(
     "apidopoulos22:width",
-    "Algorithm 2 is ahead at small widths of the kernel, momentum at large ones.",
+    "Inertial descent is ahead at small widths of the kernel, momentum at large ones.",
 )
 def thumb_apidopoulos22_width(table, ax):
     rows = split(split(table, "data")["MNIST 3 vs 5"], "panel")["relative margin gap, 100 products"]
     looks = {
         name: {"color": METHODS[name][0], "linestyle": METHODS[name][1]}
-        for name in ("Algorithm 2", "momentum")
+        for name in ("inertial descent", "momentum")
     }
     lines = draw_gaps_by_width(rows, ax, looks)
     ax.set(xlabel="σ² of the Gaussian kernel", ylabel="gap after 100 steps", ylim=(LEAST_GAP, 100))
     tag(ax, lines["momentum"], "momentum", 0.3, (0, 14))
-    tag(ax, lines["Algorithm 2"], "Algorithm 2", 0.45, (8, -10), ha="left")
+    tag(ax, lines["inertial descent"], "inertial descent", 0.45, (8, -10), ha="left")
 
 
 class Stopping(NamedTuple):
@@ -3352,14 +3354,14 @@ def stopping_methods(problem, context):
             judge(*stopped_descent(G, REAL_METHODS[name], steps, lam0))
             for _, lam0 in STARTS.values()
         ]
-        for name in ("Algorithm 1", "Algorithm 2")
+        for name in ("diagonal descent", "inertial descent")
     }
-    first, *_ = zip(*descents["Algorithm 1"][0], strict=True)
+    first, *_ = zip(*descents["diagonal descent"][0], strict=True)
     found = {UNIFORM: tuple(np.array([value]) for value in first)}
     for name, runs in descents.items():
         found[f"{name}, {BY_VALIDATION}"] = in_turns(runs)
-    alone = dict(zip(STARTS, descents["Algorithm 2"], strict=True))
-    found |= {f"Algorithm 2, {start}": alone[start] for start in ("λ₀ = 100", "λ₀ = 1")}
+    alone = dict(zip(STARTS, descents["inertial descent"], strict=True))
+    found |= {f"inertial descent, {start}": alone[start] for start in ("λ₀ = 100", "λ₀ = 1")}
     for tol in (0.1, 0.001):
         found[f"path over C, to {tol:g}"] = judge(*squared_path(G, penalties, tol))
     found["path, plain slacks"] = judge(*plain_path(G, penalties, context.pick(20, 5)))
@@ -3385,14 +3387,14 @@ def compute_apidopoulos22_path(context):
         f"{context.pick(1000, 100):,} steps, {LOOKS} looks a decade of them; a product finds 1/gamma, the largest row "
         "sum of |G|. By validation: lambda_0 = 100, 10, 1 and 0.01 in turns. Paths: C from 0.001 to 1,000, "
         f"{context.pick(3, 1)} a decade, each from the weights before; squared slacks by max_margin to the relative "
-        f"gap that is said, its Newton steps not counted; plain slacks by {context.pick(20, 5)} steps of Algorithm 2, "
-        "restarted, for each C. A look at m points for validation counts m/n product"
+        f"gap that is said, its Newton steps not counted; plain slacks by {context.pick(20, 5)} steps of inertial "
+        "descent, restarted, for each C. A look at m points for validation counts m/n product"
     )
 
 
 CHOICE_LABELS = {
-    "Algorithm 2, λ₀ = 100": "Algorithm 2, λ₀ = 100, stopped early",
-    "Algorithm 2, λ₀ = 1": "Algorithm 2, λ₀ = 1, stopped early",
+    "inertial descent, λ₀ = 100": "inertial descent, λ₀ = 100, stopped early",
+    "inertial descent, λ₀ = 1": "inertial descent, λ₀ = 1, stopped early",
     "path over C, to 0.1": "retrained along a path over C, squared slacks",
     "path, plain slacks": "retrained along a path over C, plain slacks",
 }
@@ -3473,7 +3475,13 @@ def thumb_apidopoulos22_path(table, ax):
     methods = split(split(split(table, "data")["MNIST 3 vs 5"], "flipped")[0.2], "method")
     budgets = np.geomspace(3, 3000, 300)
     names = {
-        "Algorithm 2, λ₀ = 100": ("early\nstopping,\nλ₀ = 100", PURPLE, "--", (3.2, 3.2), "left"),
+        "inertial descent, λ₀ = 100": (
+            "early\nstopping,\nλ₀ = 100",
+            PURPLE,
+            "--",
+            (3.2, 3.2),
+            "left",
+        ),
         "path, plain slacks": ("path over C,\nplain slacks", BLACK, "-", (200, 4.5), "left"),
     }
     ax.set(xlim=(3, 3000), ylim=(2, 6), xlabel="products", ylabel="test error in %")
@@ -4276,7 +4284,7 @@ def planted_face(n, condition, rng):
 
 
 INERTIA = {f"a = {a}": partial(fm.inertial_diagonal_descent, accel=float(a)) for a in (3, 10)}
-FALLING = {"Algorithm 1": fm.diagonal_descent, **INERTIA} | {
+FALLING = {"diagonal descent": fm.diagonal_descent, **INERTIA} | {
     f"{name}, restarts": partial(algorithm, restart=True) for name, algorithm in INERTIA.items()
 }
 POWER = {"a = 3": 1.5, "a = 10": 5.0}  # of 1/t in the envelope
@@ -4364,8 +4372,8 @@ def compute_open3(context):
         f"{', '.join(f'{a}-{b}' for a, b in SUBSPACE_PAIRS)}, n = {context.pick(100, 30)} each, Gaussian kernel, "
         "sigma = 3.4, 1/(gamma mu) < 100. mu: the least positive eigenvalue of G on the face of w*. Fitted to the last "
         "three quarters of the way to 1e-11, to the peaks where there is inertia and no restart; predicted: (1 - gamma "
-        "mu)^t for Algorithm 1, t^(-alpha/2) (1 - gamma mu)^(t/2) for inertia, and, no theorem, exp(-(gamma mu)^(1/2) "
-        "t) for restarts. Distances swing: drawn is the largest from t on. Powers of 1/(gamma mu) are fitted"
+        "mu)^t for diagonal descent, t^(-alpha/2) (1 - gamma mu)^(t/2) for inertia, and, no theorem, exp(-(gamma "
+        "mu)^(1/2) t) for restarts. Distances swing: drawn is the largest from t on. Powers of 1/(gamma mu) are fitted"
     )
 
 
@@ -4373,7 +4381,7 @@ def compute_open3(context):
     "open3",
     "is inertial descent linear?",
     compute_open3,
-    finding="Inertial descent is linear in the end, at half of Algorithm 1's exponent; restarts are far faster",
+    finding="Inertial descent is linear in the end, at half of diagonal descent's exponent; restarts are far faster",
     minutes=2,
     data="mnist",
     rows=2,
@@ -4431,7 +4439,7 @@ def draw_open3(table, planted, images, ratio, count):
 def thumb_open3(table, ax):
     runs = split(split(split(table, "what")["distance"], "data")["planted"], "method")
     for name, label, at, offset in (
-        ("Algorithm 1", "Algorithm 1", 0.6, (22, 12)),
+        ("diagonal descent", "diagonal descent", 0.6, (22, 12)),
         ("a = 3", "inertia", 0.55, (28, 6)),
         ("a = 3, restarts", "inertia with\nrestarts", 0.42, (-34, -22)),
     ):
@@ -6672,8 +6680,8 @@ def row_of(values, digits):
 
 def fig6_table(table):
     methods = (
-        "Algorithm 1",
-        "Algorithm 2",
+        "diagonal descent",
+        "inertial descent",
         "normalized GD, 1/sqrt(t)",
         "momentum",
         "maximum margin",

@@ -52,7 +52,7 @@ def safe_step(Z):
 
 
 def descend(G, accel=None, **options):
-    """Algorithm 1 where accel is None, else Algorithm 2."""
+    """Diagonal descent where accel is None, else inertial descent."""
     if accel is None:
         return fm.diagonal_descent(G, **options)
     return fm.inertial_diagonal_descent(G, accel=accel, **options)
@@ -152,7 +152,7 @@ def test_the_iterations_are_the_papers(accel, lam, kind):
                     accel=accel,
                     **options,
                 )
-                # Algorithm 1 is nonexpansive, so that errors add up at most; inertia multiplies them.
+                # Diagonal descent is nonexpansive, so that errors add up at most; inertia multiplies them.
                 slack = (
                     (0.5 if accel is None else 20.0)
                     * EPS

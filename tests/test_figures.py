@@ -33,7 +33,7 @@ def test_no_bound_is_exceeded(quick):
 
 
 def test_rates_are_those_of_the_face():
-    """Algorithm 1's exponential rate is exact, inertia's nearly; restarts take the fewest steps."""
+    """Diagonal descent's exponential rate is exact, inertia's nearly; restarts take the fewest steps."""
     Z = rp.planted_face(5, 3.0, np.random.default_rng(0))
     G = Z[:5] @ Z[:5].T
     assert np.allclose(Z[:, 0], np.repeat([1.0, 2.0], 5))
@@ -49,7 +49,7 @@ def test_rates_are_those_of_the_face():
         assert away.min() < 1e-10
         first[name] = t[(away < 1e-10).argmax()]
     restarted = max(first[name] for name in first if "restarts" in name)
-    assert restarted < min(first[name] for name in ("Algorithm 1", *rp.INERTIA))
+    assert restarted < min(first[name] for name in ("diagonal descent", *rp.INERTIA))
 
 
 def test_the_median_and_its_interval():
@@ -122,7 +122,7 @@ def test_the_three_gaps_are_those_of_the_caption(quick):
             assert margin == pytest.approx(np.sqrt(2) - min(Z @ unit), abs=1e-12)
             assert angle == pytest.approx(1 - unit @ unit_best, abs=1e-12)
             assert distance == pytest.approx(np.linalg.norm(w - best), abs=1e-12)
-        if name == "Algorithm 1, 1.4/L":  # of which no theorem speaks
+        if name == "diagonal descent, 1.4/L":  # of which no theorem speaks
             assert np.isnan(part["bound"]).all()
         else:
             assert (part["distance"] <= part["bound"]).all()
@@ -146,12 +146,12 @@ def test_bounds_of_the_toy_set():
     assert np.allclose(-Z.T @ u, 0.5, rtol=1e-15)
     for a in (10, 30, 50):
         C = (a - 1) * np.sqrt(-0.5 + 2 * np.abs(u).sum() + u @ u * L)
-        assert bounds[f"Algorithm 2, a = {a}"] == pytest.approx(C / (t + a - 1), rel=1e-12)
+        assert bounds[f"inertial descent, a = {a}"] == pytest.approx(C / (t + a - 1), rel=1e-12)
     size = np.sqrt(L)
     mu = 1 / (8 * ((3 * np.sqrt(0.25) + np.sqrt(2) * size * 2 * np.linalg.norm(u)) ** 2 + 2))
     assert found == pytest.approx(mu / L, rel=1e-12)
     fall = (1 + mu / L) ** (-t / 2)
-    assert bounds["Algorithm 1"] == pytest.approx(np.sqrt(0.5) * fall, rel=1e-12)
+    assert bounds["diagonal descent"] == pytest.approx(np.sqrt(0.5) * fall, rel=1e-12)
 
 
 def test_the_factor_of_a_geometric_fall_is_found_above_the_floor():
@@ -183,7 +183,7 @@ def test_noise_is_told_by_medians_and_ranges_of_its_draws():
             runs["margin"].append(result.lower)
             wrong = np.sign(G.decision_function(result, X_test)) != y_test
             runs["test_error"].append(np.mean(wrong))
-        lines = rp.split(rp.split(part, "method")["Algorithm 2"], "lambda_t")
+        lines = rp.split(rp.split(part, "method")["inertial descent"], "lambda_t")
         assert set(lines) == {"λ₀ = 10", "maximum margin"}
         expected = [np.median(margins), min(margins), max(margins)]
         line = [lines["maximum margin"][f"margin{end}"][0] for end in ends]
@@ -236,7 +236,7 @@ def test_widths_hold_both_readings_and_algorithm_1_falls_as_predicted(quick):
         powers = range(least, least + 5)  # 1 if it is sigma^2 that is printed, 2 if it is sigma
         assert sigma2 == pytest.approx([printed**power for power in powers])
         panels = rp.split(rows, "panel")
-        rate = rp.split(panels["1 - rate of Algorithm 1"], "curve")
+        rate = rp.split(panels["1 - rate of diagonal descent"], "curve")
         predicted = rate["rate, predicted"]["value"]
         measured = rate["rate, measured"]["value"]
         assert 0 < predicted.min() <= predicted.max() < 1
@@ -1340,8 +1340,10 @@ def test_the_path_figure_has_every_method_on_every_draw(quick):
             for run in methods.values():
                 assert set(run["seed"]) == {"0", "1"}
                 assert (run["least"] <= run["test_error"]).all()
-            one = methods["Algorithm 2, λ₀ = 1"]["cost"]
-            assert methods[f"Algorithm 2, {rp.BY_VALIDATION}"]["cost"].max() > 3.9 * (one.max() - 1)
+            one = methods["inertial descent, λ₀ = 1"]["cost"]
+            assert methods[f"inertial descent, {rp.BY_VALIDATION}"]["cost"].max() > 3.9 * (
+                one.max() - 1
+            )
     lines = rp.path_table(table).splitlines()
     assert len(lines) == 2 * (2 + 8) + 1
     assert ", 0.00 ± 0.00" in lines[lines.index(lines[2]) + 6]

@@ -784,22 +784,27 @@ def noisy_sentences():
     def errors(method, lam):
         return ", ".join(error(runs[flipped, method, lam], flipped == 0.2) for flipped in flips)
 
-    for lam in lams[2:]:  # Algorithm 1 has one curve for all but the largest
+    for lam in lams[2:]:  # diagonal descent has one curve for all but the largest
         for name in ("margin", "test_error"):
             for flipped in flips:
-                one, other = (runs[flipped, "Algorithm 1", value][name] for value in (lams[1], lam))
+                one, other = (
+                    runs[flipped, "diagonal descent", value][name] for value in (lams[1], lam)
+                )
                 assert np.array_equal(one, other)
     for method, lam, said in (
-        ("Algorithm 1", lams[0], "100"),
-        ("Algorithm 1", lams[1], "10, 1, 0.01"),
-        *(("Algorithm 2", lam, lam.split()[-1]) for lam in lams),
+        ("diagonal descent", lams[0], "100"),
+        ("diagonal descent", lams[1], "10, 1, 0.01"),
+        *(("inertial descent", lam, lam.split()[-1]) for lam in lams),
     ):
         yield cells(method, said, margins(method, lam), errors(method, lam))
     best = [
-        power(runs[flipped, "Algorithm 1", "maximum margin"]["margin"][-1]) for flipped in flips
+        power(runs[flipped, "diagonal descent", "maximum margin"]["margin"][-1])
+        for flipped in flips
     ]
-    yield f"| maximum margin | | {', '.join(best)} | {errors('Algorithm 1', 'maximum margin')} |"
-    least = [100 * runs[flipped, "Algorithm 2", lams[0]]["test_error"][0] for flipped in flips[1:]]
+    yield f"| maximum margin | | {', '.join(best)} | {errors('diagonal descent', 'maximum margin')} |"
+    least = [
+        100 * runs[flipped, "inertial descent", lams[0]]["test_error"][0] for flipped in flips[1:]
+    ]
     yield "than the first step, {:.2f} and {:.2f} %.".format(*least)
     assert all(
         run["test_error"].min() >= run["test_error"][0]
@@ -809,19 +814,21 @@ def noisy_sentences():
     at = {}
     for flipped in flips[1:]:
         for lam in (lams[0], lams[3]):
-            run = runs[flipped, "Algorithm 2", lam]
+            run = runs[flipped, "inertial descent", lam]
             error_there = np.interp(-0.1, np.maximum.accumulate(run["margin"]), run["test_error"])
             at[flipped, lam] = f"{100 * error_there:.1f}"
     for flipped, said in ((0.1, "10 %"), (0.2, "20 %")):
         yield cells(said, at[flipped, lams[0]], at[flipped, lams[3]])
-    ends_of = [error(runs[0.2, "Algorithm 2", lams[k]], spread=False) for k in (0, 3)]
+    ends_of = [error(runs[0.2, "inertial descent", lams[k]], spread=False) for k in (0, 3)]
     yield "20 %: {} % with λ₀ = 100, {} % with 0.01".format(*ends_of)
     runs = ends("apidopoulos22-fig5")
     decays = ("log(1+t)", "√t", "t", "t²")
     yield "{} %, {} %, {} %, {} %".format(
-        *(error(runs[0.2, "Algorithm 2", f"λₜ = 8/{decay}"], spread=False) for decay in decays)
+        *(error(runs[0.2, "inertial descent", f"λₜ = 8/{decay}"], spread=False) for decay in decays)
     )
-    gains = [runs[0.0, "Algorithm 2", f"λₜ = 8/{decay}"]["margin"][-1] for decay in ("t²", "t")]
+    gains = [
+        runs[0.0, "inertial descent", f"λₜ = 8/{decay}"]["margin"][-1] for decay in ("t²", "t")
+    ]
     yield f"without flips {number(gains[0], 3)}, against {number(gains[1], 3)}"
     for decay, said in (
         ("log(1+t)", "8/log(1+t)"),
@@ -831,7 +838,7 @@ def noisy_sentences():
         ("2ᵗ", "8/t² and 8/2^t"),
     ):
         found = []
-        for method in ("Algorithm 1", "Algorithm 2"):
+        for method in ("diagonal descent", "inertial descent"):
             margin = runs[0.0, method, f"λₜ = 8/{decay}"]["margin"][-1]
             found += [number(margin, 3), error(runs[0.2, method, f"λₜ = 8/{decay}"])]
         yield cells(said, *found)
@@ -842,15 +849,15 @@ def toy_sentences():
     """What the report says of apidopoulos22:fig3 after 1,000 steps."""
     runs = rp.split(table("apidopoulos22-fig3"), "method")
     methods = {
-        "Algorithm 1": "Algorithm 1, γ = 1/L",
-        "Algorithm 1, 1.4/L": "Algorithm 1, γ = 1.4/L",
-        **{f"Algorithm 2, a = {a}": f"Algorithm 2, α = {a}" for a in (10, 30, 50)},
+        "diagonal descent": "diagonal descent, γ = 1/L",
+        "diagonal descent, 1.4/L": "diagonal descent, γ = 1.4/L",
+        **{f"inertial descent, a = {a}": f"inertial descent, α = {a}" for a in (10, 30, 50)},
     }
     assert methods.keys() == runs.keys()
     for name, said in methods.items():
         run = runs[name]
         bound = run["bound"][-1]
-        written = f"{bound:.2f} (5.4)" if name == "Algorithm 1" else f"{bound:.3f} (5.7)"
+        written = f"{bound:.2f} (5.4)" if name == "diagonal descent" else f"{bound:.3f} (5.7)"
         yield cells(
             said,
             power(run["margin_gap"][-1]),
@@ -868,27 +875,27 @@ def real_sentences():
         runs = rp.split(part, "method")
         margins = {name: runs[name]["margin"] for name in rp.REAL_METHODS}
         t = runs["momentum"]["t"]
-        ours = margins.pop("Algorithm 2")
+        ours = margins.pop("inertial descent")
         behind = ours <= np.max([*margins.values()], axis=0)
         leads.append(t[1:][behind[:-1]].max())
-        last = np.flatnonzero(margins["momentum"] <= margins["Algorithm 1"])[-1]
+        last = np.flatnonzero(margins["momentum"] <= margins["diagonal descent"])[-1]
         passes += [t[last], t[last + 1]]
-    yield f"Algorithm 2 leads in margin from t = {max(leads):.0f} on."
-    yield f"Momentum passes Algorithm 1 between t = {min(passes):.0f} and {max(passes):.0f}."
+    yield f"inertial descent leads in margin from t = {max(leads):.0f} on."
+    yield f"Momentum passes diagonal descent between t = {min(passes):.0f} and {max(passes):.0f}."
     wrong, images_of = {}, (1902, 1984, 1991, 5370)
     parts = [part for _, part in images] + [htru2]
     for part, size in zip(parts, images_of, strict=True):
         runs = rp.split(part, "method")
         ends = {name: runs[name]["margin"][-1] for name in rp.REAL_METHODS}
-        assert max(ends, key=ends.get) == "Algorithm 2"
-        for name in ("Algorithm 2", "momentum"):
+        assert max(ends, key=ends.get) == "inertial descent"
+        for name in ("inertial descent", "momentum"):
             wrong.setdefault(name, []).append(round(size * runs[name]["test_error"][-1]))
     (ours, theirs) = wrong.values()
     assert all(0 <= b - a <= 1 for a, b in zip(ours[:3], theirs[:3], strict=True))
     yield "errs on {}, {} and {} images; {}, {} and {}".format(*ours[:3], *theirs[:3])
     yield f"On HTRU2 it errs on {ours[3]} points, momentum on {theirs[3]}."
     last = rp.split(images[2][1], "method")
-    ends = [f"{last[name]['margin'][-1]:.5f}" for name in ("Algorithm 2", "momentum")]
+    ends = [f"{last[name]['margin'][-1]:.5f}" for name in ("inertial descent", "momentum")]
     yield "on 4 vs 9 {} against momentum's {}".format(*ends)
     runs = rp.split(htru2, "method")
     errors = [runs[name]["test_error"] for name in rp.REAL_METHODS]
@@ -896,17 +903,17 @@ def real_sentences():
     yield f"It is least, {100 * errors[0][0]:.1f} %, at the first step, with uniform weights."
     t = runs["momentum"]["t"]
     margins = {name: run["margin"] for name, run in runs.items() if name != "maximum margin"}
-    assert (margins["momentum"] < margins["Algorithm 2"])[1:].all()
+    assert (margins["momentum"] < margins["inertial descent"])[1:].all()
     changes = {}
-    for name in ("Algorithm 1", "Algorithm 2, lambda_0 = 10"):
+    for name in ("diagonal descent", "inertial descent, lambda_0 = 10"):
         ahead = (margins["momentum"] > margins[name])[1:]
         before = np.flatnonzero(ahead[1:] != ahead[:-1]) + 1
         assert not ahead[0] and ahead[-1]
         changes[name] = [f"{t[k]:.0f} and {t[k + 1]:.0f}" for k in before]
-    [passing] = changes["Algorithm 1"]
-    yield f"passes Algorithm 1 between t = {passing}"
-    first, back, last = changes["Algorithm 2, lambda_0 = 10"]
-    yield f"passes Algorithm 2 between t = {first}, falls behind between {back}, and passes it between {last}"
+    [passing] = changes["diagonal descent"]
+    yield f"passes diagonal descent between t = {passing}"
+    first, back, last = changes["inertial descent, lambda_0 = 10"]
+    yield f"passes inertial descent between t = {first}, falls behind between {back}, and passes it between {last}"
 
 
 @of("apidopoulos22:width")
@@ -925,7 +932,7 @@ def width_sentences():
     mnist, htru2 = (parts[name] for name in ("MNIST 3 vs 5", "HTRU2"))
     after = [f"relative margin gap, {t} products" for t in (100, 1000)]
     few = {method: gaps[3.4] for method, gaps in mnist[after[0]].items()}
-    both = max(few[f"Algorithm {k}"] for k in (1, 2))
+    both = max(few[f"{kind} descent"] for kind in ("diagonal", "inertial"))
     assert 5e-12 < both < 1e-11
     yield f"within 1e-11 of ρ after 100 products, where momentum is {few['momentum']:.2f} of ρ away."
     errors = mnist["test error (%)"]["maximum margin"]
@@ -941,7 +948,7 @@ def width_sentences():
     ahead = [
         max(
             sigma2
-            for sigma2, gap in part[panel]["Algorithm 2"].items()
+            for sigma2, gap in part[panel]["inertial descent"].items()
             if gap < part[panel]["momentum"][sigma2]
         )
         for part in (mnist, htru2)
@@ -1051,13 +1058,13 @@ def open_sentences():
         for name, run in rp.split(parts[rp.AWAY], "method").items()
     }
     away = {name: run["y"] for name, run in rp.split(parts[rp.AWAY], "method").items()}
-    shares = np.concatenate([away[f"a = {a}"] / away["Algorithm 1"] for a in (3, 10)])
+    shares = np.concatenate([away[f"a = {a}"] / away["diagonal descent"] for a in (3, 10)])
     assert np.mean(shares < 1) > 0.75  # mostly first
-    yield f"in {shares.min():.2f} to {shares.max():.2f} times Algorithm 1's steps to 1e-10"
+    yield f"in {shares.min():.2f} to {shares.max():.2f} times diagonal descent's steps to 1e-10"
     least, most = np.nanmin(restarted), np.nanmax(restarted)
     yield cells(f"{least:.1f} to {most:.1f}")
     yield cells(f"(γμ)^−{interval(steps['a = 3, restarts'])}")
-    yield cells(f"(γμ)^−{steps['Algorithm 1'][0]:.2f}")
+    yield cells(f"(γμ)^−{steps['diagonal descent'][0]:.2f}")
 
     runs = rp.split(rp.split(table("open5"), "what")["products to a gap of 10 %"], "kind")
     exp, shifted, printed = (runs[name]["y"] for name in rp.LOSSES)
@@ -1195,7 +1202,7 @@ def path_sentences():
     yield "{:.2f}, {:.2f} and {:.2f} %".format(*uniform[:3])
     ends = [row[3] for row in means.values()]
     yield f"between {min(ends):.2f} and {max(ends):.2f} %"
-    large = "Algorithm 2, λ₀ = 100"
+    large = "inertial descent, λ₀ = 100"
     plain = "path, plain slacks"
     less = [cell.partition(", ")[2].lstrip("−") for cell in errors[large][4:]]
     yield (
@@ -1213,11 +1220,11 @@ def path_sentences():
         assert abs(less.mean()) < 2 * doubt
         differences.append(f"{number(less.mean(), 2)} ± {doubt:.2f}")
     yield "the difference is {} and {} points".format(*differences)
-    one, chosen = (means[f"Algorithm 2, {name}"][4:] for name in ("λ₀ = 1", rp.BY_VALIDATION))
+    one, chosen = (means[f"inertial descent, {name}"][4:] for name in ("λ₀ = 1", rp.BY_VALIDATION))
     yield "errors {:.2f} and {:.2f} %; {:.2f} and {:.2f} %".format(*one, *chosen)
     squared, first, most, last = (
         sorted(map(int, costs[method][4:]))
-        for method in ("path over C, to 0.1", "Algorithm 2, λ₀ = 1", large, plain)
+        for method in ("path over C, to 0.1", "inertial descent, λ₀ = 1", large, plain)
     )
     ranges = (f"{least} to {more}" for least, more in (first, most, last))
     assert squared[0] == squared[1]
@@ -1225,7 +1232,7 @@ def path_sentences():
     fourfold = [
         int(a) / int(b)
         for a, b in zip(
-            costs[f"Algorithm 2, {rp.BY_VALIDATION}"][4:], costs[large][4:], strict=True
+            costs[f"inertial descent, {rp.BY_VALIDATION}"][4:], costs[large][4:], strict=True
         )
     ]
     assert 3.5 < min(fourfold) and max(fourfold) < 4.5

@@ -783,7 +783,7 @@ def test_a_method_has_one_look_in_all_figures():
 
 def test_methods_differ_by_colour_and_dash_all_over_the_gallery():
     """But for two names of one method."""
-    same = {"Algorithm 2": "Algorithm 2, α = 3", "SVC": "LIBSVM"}
+    same = {"inertial descent": "inertial descent, α = 3", "SVC": "LIBSVM"}
     looks = {name: look[:2] for name, look in rp.METHODS.items() if name not in same}
     assert len(set(looks.values())) == len(looks)
     assert all(rp.METHODS[name] == rp.METHODS[other] for name, other in same.items())
@@ -794,11 +794,11 @@ def test_names_have_one_spelling():
         ("subspace_perceptron", "subspace perceptron"),
         ("isnkpvn", "ISNKPVN", "ISNKPVN, l2"),
         ("snkp", "SNKP"),
-        ("a = 10", "Algorithm 2, a = 10", "Algorithm 2, α = 10"),
+        ("a = 10", "inertial descent, a = 10", "inertial descent, α = 10"),
         ("normalized GD, 1/sqrt(t)", "normalised GD, 1/√t"),
         ("batch_perceptron", "batch perceptron, average", "batch perceptron"),
         ("$\\rho$ = 0.02", "ρ = 0.02"),
-        ("Algorithm 2, lambda_0 = 10", "Algorithm 2, λ₀ = 10"),
+        ("inertial descent, lambda_0 = 10", "inertial descent, λ₀ = 10"),
         ("linf", "ℓ∞"),
     ):
         assert {rp.spelled(name) for name in names} == {names[-1].replace(", l2", "")}
