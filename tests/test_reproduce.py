@@ -725,7 +725,7 @@ def test_a_picture_is_drawn_from_its_table_alone(key, tmp_path, alone, quick, mo
         sizes = [text.get_fontsize() for text in fig.findobj(matplotlib.text.Text)]
         assert min(sizes) >= rp.SMALL_TEXT
         assert any(ax.get_xlabel() for ax in fig.axes)
-    monkeypatch.setattr(alone, "legend", lambda fig: None)  # which takes half of the time
+    monkeypatch.setattr(alone, "legend", lambda *_: None)  # which takes half of the time
     for name, column in table.items():
         if column.dtype.kind != "f" or np.isnan(column).all() or (key, name) in NOT_DRAWN:
             continue
@@ -855,7 +855,7 @@ def test_a_label_that_is_moved_is_joined_to_the_end_of_its_curve():
 
 
 @matplotlib.rc_context(rp.STYLE)
-def test_a_legend_is_read_line_by_line_below_the_remarks():
+def test_a_legend_is_read_line_by_line_below_the_headline_and_the_remarks():
     fig, axes = rp.panels(1, 2)
     names = [f"a_rather_long_method_name {i}" for i in range(7)]
     for ax in axes.flat:
@@ -863,17 +863,22 @@ def test_a_legend_is_read_line_by_line_below_the_remarks():
             ax.plot([0, 1], label=name)
         rp.remark(ax, "bands: " + 30 * "the range ")
         assert ax.get_legend_handles_labels()[1] == names
-    box = rp.legend(fig)
+    box = rp.legend(fig, "The headline")
     rp.finish(fig, "caption")
     fig.draw_without_rendering()
     places = {text.get_text(): text.get_window_extent() for text in box.get_texts()}
     assert sorted(names, key=lambda name: (-round(places[name].y0), places[name].x0)) == names
     assert 1 < len({round(place.x0) for place in places.values()}) < len(names)
-    said = box.get_title().get_text()
-    assert said.replace("\n", " ") == "bands: " + 29 * "the range " + "the range"  # once
-    remark = box.get_title().get_window_extent()
-    assert fig.bbox.x0 <= remark.x0 and remark.x1 <= fig.bbox.x1 and remark.y1 <= fig.bbox.y1
-    assert remark.y0 >= max(place.y1 for place in places.values())
+    headline, *said = fig.texts
+    assert headline.get_text() == "The headline"
+    assert (
+        " ".join(text.get_text() for text in said) == "bands: " + 29 * "the range " + "the range"
+    )  # once
+    boxes = [text.get_window_extent() for text in fig.texts]
+    assert all(fig.bbox.x0 <= remark.x0 and remark.x1 <= fig.bbox.x1 for remark in boxes)
+    assert boxes[0].y1 <= fig.bbox.y1
+    assert all(upper.y0 >= lower.y1 for upper, lower in itertools.pairwise(boxes))
+    assert boxes[-1].y0 >= max(place.y1 for place in places.values())
 
 
 @pytest.mark.parametrize("at", [0, 0.5, 1])
@@ -906,11 +911,11 @@ def test_a_legend_a_mark_and_panels_do_not_overlap(shape):
             y = 1 / (1 + np.arange(50.0)) ** i
             ax.loglog(y, label=f"a_rather_long_method_name {i}", **rp.style(i))
         ax.set(xlabel="iteration", ylabel="gap", title="title")
-    box = rp.legend(fig)
+    box = rp.legend(fig, "The headline")
     assert len(box.get_texts()) == 6  # a label once, not once a panel
     rp.finish(fig, "quick: MNIST 3 vs 5")
     fig.draw_without_rendering()
-    [mark] = fig.texts
+    *_, mark = fig.texts
     around = [mark.get_window_extent(), box.get_window_extent()]
     for ax in axes.flat:
         panel = ax.get_tightbbox()
@@ -1015,7 +1020,7 @@ def listed(out):
 )
 def test_names_choose_figures(registry, names, keys, capsys):
     registry("b21:fig1-all")
-    registry("c:pages", pages=("one", "two"))
+    registry("c:pages", pages={"one": "One", "two": "Two"})
     assert set(rp.select(names.split())) == set(keys.split())
     assert rp.main(["list", *names.split()]) == 0
     assert {row[0] for row in listed(capsys.readouterr().out)} == set(keys.split())
