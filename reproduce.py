@@ -754,8 +754,8 @@ def heading(fig, headline):
     ]
     below = 0.08
     for text, size, columns, look in (
-        (headline, 11, 88, {"weight": "bold"}),
-        *((text, 9, 118, {"color": "0.25"}) for text in dict.fromkeys(remarks)),
+        (headline, 11, 72, {"weight": "bold"}),
+        *((text, 9, 112, {"color": "0.25"}) for text in dict.fromkeys(remarks)),
     ):
         for line in textwrap.wrap(text, columns):
             offset = ScaledTranslation(0.1, -below, fig.dpi_scale_trans)

@@ -725,6 +725,7 @@ def test_a_picture_is_drawn_from_its_table_alone(key, tmp_path, alone, quick, mo
         sizes = [text.get_fontsize() for text in fig.findobj(matplotlib.text.Text)]
         assert min(sizes) >= rp.SMALL_TEXT
         assert any(ax.get_xlabel() for ax in fig.axes)
+        assert all(text.get_window_extent().x1 <= fig.bbox.x1 for text in fig.texts)
     monkeypatch.setattr(alone, "legend", lambda *_: None)  # which takes half of the time
     for name, column in table.items():
         if column.dtype.kind != "f" or np.isnan(column).all() or (key, name) in NOT_DRAWN:
