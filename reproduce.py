@@ -2956,7 +2956,7 @@ NOISY = {"minutes": 3, "rows": 3, "columns": 2, "height": 2.4}
     finding="With wrong labels a strong penalty helps, yet no penalty errs less than the first step",
     pages={
         "error": "With wrong labels a strong penalty helps, yet no penalty errs less than the first step",
-        "margin": "The stronger the penalty, the slower the margin grows",
+        "margin": "A strong penalty slows down the growth of the margin",
         "both": "A strong penalty errs less mostly because its margin is smaller by then",
     },
     **NOISY,
@@ -2976,7 +2976,7 @@ def draw_noisy(table, page, *axes):
     curves_are, weight = ("λₜ", "λₜ") if schedules else ("λ₀", "λ₀/t")
     for said in (
         "data: two Gaussian clouds of 300 points, Gaussian kernel; medians of 20 draws; test labels are all right",
-        f"curves: values of {curves_are}; step t of both descents is on hinge loss plus {weight} times a ridge penalty",
+        f"both descents: step t is on hinge loss + {weight} times a ridge penalty; curves: {curves_are}, some coincide",
         {
             "error": "at the right: test error in the end, median [least, most]; maximum margin: the exact classifier",
             "margin": f"{MARGIN}; numbers: in the end",
