@@ -854,8 +854,12 @@ def toy_sentences():
         **{f"inertial descent, a = {a}": f"inertial descent, α = {a}" for a in (10, 30, 50)},
     }
     assert methods.keys() == runs.keys()
+    ratios = []
     for name, said in methods.items():
         run = runs[name]
+        exact = run["direction_gap"] > 1e-12
+        ratios.append((run["direction_gap"] / run["margin_gap"])[exact])
+        assert np.allclose(run["angle_gap"], run["direction_gap"] ** 2 / 2, rtol=1e-12)
         bound = run["bound"][-1]
         written = f"{bound:.2f} (5.4)" if name == "diagonal descent" else f"{bound:.3f} (5.7)"
         yield cells(
@@ -864,6 +868,8 @@ def toy_sentences():
             power(run["distance"][-1]),
             "–" if np.isnan(bound) else written,
         )
+    ratios = np.concatenate(ratios)
+    yield f"The direction gap is {ratios.min():.2f} to {ratios.max():.2f} times as large"
 
 
 @of("apidopoulos22:fig6")
@@ -960,6 +966,9 @@ def width_sentences():
         assert all(
             gap > min(gaps[sigma2] for gaps in others) for sigma2, gap in part[panel][slow].items()
         )
+        momentum = part[panel]["momentum"]
+        leads = [gap < momentum[sigma2] for sigma2, gap in part[panel]["inertial descent"].items()]
+        assert leads == sorted(leads, reverse=True) and True in leads and False in leads  # headline
     yield cells("MNIST 3 vs 5", *(f"{sigma2:.0f}" for sigma2 in ahead[:2]))
     yield cells("HTRU2", *(f"{sigma2:.2f}" for sigma2 in ahead[2:]))
 

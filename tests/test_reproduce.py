@@ -645,6 +645,7 @@ NOT_DRAWN = {
     *(("apidopoulos22:fig5", f"margin_{end}") for end in ("least", "most")),
     ("steps", "least"),
     ("apidopoulos22:path", "least"),
+    *(("apidopoulos22:fig3", f"{name}_gap") for name in ("direction", "angle")),
 }
 LONG = {
     "apidopoulos22:fig4",
