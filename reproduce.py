@@ -2552,7 +2552,8 @@ def compute_ji21_fig4(context):
         f"biases and without; SGD, step {STEP:g}, batches of {BATCH}; weights, batches and samples by seed {seeds[0]} "
         f"to {seeds[-1]}; at epoch {epochs[-1]} the networks err on at most {at_end.max():.3g} % of the training "
         f"images. Kernel: <df(x)/dw, df(x')/dw>, all 10 outputs, features of length 1, {len(y) * 9:,} pairs. Left: "
-        "adaptive sampling, the seed whose kernel gains most; in the middle all seeds with biases, the maximum margin, "
+        "adaptive sampling, the seed whose kernel gains most, but for one epoch that is like the last; "
+        "in the middle all seeds with biases, the maximum margin, "
         f"known to within {known['gap'].max():.0e} of itself; on the right all networks. Standard errors are paired "
         "by test image"
     )
@@ -4604,7 +4605,8 @@ def compute_open3(context):
         "sigma = 3.4, 1/(gamma mu) < 100. mu: the least positive eigenvalue of G on the face of w*. Fitted to the last "
         "three quarters of the way to 1e-11, to the peaks where there is inertia and no restart; predicted: (1 - gamma "
         "mu)^t for diagonal descent, t^(-alpha/2) (1 - gamma mu)^(t/2) for inertia, and, no theorem, exp(-(gamma "
-        "mu)^(1/2) t) for restarts. Distances swing: drawn is the largest from t on. Powers of 1/(gamma mu) are fitted"
+        "mu)^(1/2) t) for restarts. Distances swing: drawn is the largest from t on. Powers of 1/(gamma mu) are "
+        "fitted. Not drawn: restarts at alpha = 10, which are like those at alpha = 3"
     )
 
 
