@@ -2612,22 +2612,19 @@ def draw_epochs(solvers, ax):
     epochs = next(iter(runs))["epoch"]
     places = np.arange(len(epochs))
     names = {
-        "test_error": ("its kernel", GREEN, LONG),
-        "network_error": ("the network", BLACK, "-"),
+        "test_error": ("its kernel", GREEN, LONG, 0.02, -26),
+        "network_error": ("the network", BLACK, "-", 0.35, 24),
     }
-    for column, (label, colour, dash) in names.items():
+    for column, (label, colour, dash, at, up) in names.items():
         low, middle, high = np.percentile([100 * run[column] for run in runs], (0, 50, 100), axis=0)
         ax.fill_between(places, low, high, color=colour, alpha=0.15, linewidth=0)
         [line] = ax.plot(places, middle, "o", color=colour, linestyle=dash)
-        is_kernel = column == "test_error"
         ax.set_ylim(71, 95)
-        tag(ax, line, label, 0.02 if is_kernel else 0.35, (0, -26 if is_kernel else 24), ha="left")
+        tag(ax, line, label, at, (0, up), ha="left")
     ax.set_xticks(places, [f"{epoch:,.0f}" for epoch in epochs])
     ax.set(xlabel="epochs of training", ylabel="test error in %")
-    beside(
-        ax, (0.97, 0.97), "medians and ranges", xycoords="axes fraction", ha="right", va="top",
-        fontsize=SMALL_TEXT, color=GREY,
-    )  # fmt: skip
+    place = {"xycoords": "axes fraction", "ha": "right", "va": "top", "color": GREY}
+    beside(ax, (0.97, 0.97), "medians and ranges", fontsize=SMALL_TEXT, **place)
 
 
 def draw_gains(parts, ax):
@@ -4654,8 +4651,7 @@ def draw_open3(table, planted, images, ratio, count):
     level(ratio, 1, "")
     words = {"xycoords": ratio.transAxes, "color": GREY, "fontsize": SMALL_TEXT}
     beside(ratio, (0.5, 0.4), "on the line: as predicted", **words)
-    condition = "condition κ of the problem, 34 problems"
-    condition = condition.replace("34", f"{len(rows['x'])}")
+    condition = f"condition κ of the problem, {len(rows['x'])} problems"
     ratio.set(
         title="exponential rate in the end",
         xlabel=condition,
