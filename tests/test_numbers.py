@@ -319,10 +319,19 @@ def momentum_headline():
     return "−" + re.search(r"falls as t\^-(\S+)", caption)[1]
 
 
-@heads("ji21:fig3-all")
-def images_headline():
-    caption = rp.read_table(ROOT / "figures" / "ji21-fig3-all.csv")[1]
+def images_of(name):
+    caption = rp.read_table(ROOT / "figures" / f"{name}.csv")[1]
     return re.search(r"the first n = (\S+) images", caption)[1]
+
+
+@heads("ji21:fig3")
+def fewer_images_headline():
+    return images_of("ji21-fig3")
+
+
+@heads("ji21:fig3-all")
+def all_images_headline():
+    return images_of("ji21-fig3-all")
 
 
 @heads("ji21:fig4")

@@ -931,7 +931,11 @@ def test_a_legend_a_mark_and_panels_do_not_overlap(shape):
 
 @pytest.mark.parametrize(
     ("caption", "marks"),
-    [("caption", []), ("quick: caption", ["quick"]), ("sample: caption", ["sample"])],
+    [
+        ("caption", []),
+        ("quick: caption", ["quick: on fewer data than the words say"]),
+        ("sample: caption", ["sample: on fewer data than the words say"]),
+    ],
 )
 def test_a_picture_says_if_it_is_no_full_one_and_leaves_the_caption_to_the_report(caption, marks):
     fig, _ = rp.panels()
