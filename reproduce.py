@@ -3880,7 +3880,7 @@ def thumb_subspace_seconds(table, ax):
     part = next(iter(split(split(table, "what")["seconds to a gap"], "family").values()))
     runs = split(part, "method")
     for name, at, offset in (
-        ("momentum", 0.45, (-26, 14)),
+        ("momentum", 0.5, (42, -4)),
         (OURS, 0.5, (6, -20)),
         ("max_margin", 0.5, (0, 9)),
     ):
@@ -6898,7 +6898,8 @@ def draw_race(table, page, *axes):
             written = [RACE_NAMES.get(name, name) for name in map(spelled, names)]
         ax.set_yticks(range(len(names)), written, fontsize=SMALL_TEXT)
         ax.set_ylim(len(names) - 0.4, -0.8)
-        least, most = ax.dataLim.minposx, ax.dataLim.x1
+        least = ax.dataLim.minposx
+        most = ax.dataLim.x1
         if least < np.inf and most > 0:
             # The last third is for the words.
             end = 2 * most * (most / least) ** 0.5
