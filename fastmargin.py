@@ -119,7 +119,6 @@ from typing import Any, NamedTuple, TypeAlias, TypedDict, TypeVar, Unpack
 
 import numpy as np
 from numba import get_num_threads, njit, prange, threading_layer
-from numba.core import event
 from numba.extending import is_jitted, overload, register_jitable
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
@@ -247,30 +246,22 @@ if not _CACHE:
     )
 
 
-class _Notice(event.Listener):
-    """Says on stderr, once in a process, that code of this module is being compiled, when that begins."""
-
-    said = False
-
-    def on_start(self, event):
-        function = getattr(event.data.get("dispatcher"), "py_func", None)
-        if self.said or getattr(function, "__module__", None) != __name__:
-            return
-        self.said = True
-        place = "in every process, see NUMBA_CACHE_DIR"
-        if _CACHE:
-            place = f"once per machine, into {_FOLDER}"
-        # A program without a console has no stderr, and a daemon may have closed it.
-        with contextlib.suppress(AttributeError, OSError, ValueError):
-            sys.stderr.write(f"fastmargin: compiling, {place}\n")
-            sys.stderr.flush()
-
-    def on_end(self, event):
-        pass
+def _has_compiled_code(folder):
+    """Return True if a folder has compiled code of this file, made since the file was last changed."""
+    source = Path(__file__)
+    changed = source.stat().st_mtime
+    return any(
+        path.stat().st_mtime >= changed for path in Path(folder).glob(f"{source.stem}.*.nbi")
+    )
 
 
-_NOTICE = _Notice()
-event.register("numba:compile", _NOTICE)
+# A program without a console has no stderr, a daemon may have closed it, and in a zip file a module has no date.
+with contextlib.suppress(AttributeError, OSError, ValueError):
+    if _FOLDER and not _has_compiled_code(_FOLDER):
+        sys.stderr.write(
+            f"fastmargin: compiling at first calls, once per machine, into {_FOLDER}\n"
+        )
+        sys.stderr.flush()
 
 _LOCK = threading.RLock()  # for a threading layer that serves one caller at a time
 _PROCESS = os.getpid()  # the process that has Numba's threads; its forked children have none
@@ -12196,6 +12187,19 @@ def _duality_gap(v, m, ridge):
     return 0.5 * (errors @ (errors / ridge)) + v @ np.maximum(m - 1.0, 0.0)
 
 
+def _relative_gap(v, m, ridge):
+    """Return the relative gap of weights v >= 0 with m = G v, where G has no ridge.
+
+    Where all r_i > 0 it is `_duality_gap` over `_objective`.  Else it is that of the margin that v certifies,
+    1 - min_i (m_i + r_i v_i) sum v / (v'G v + sum_i r_i v_i^2).
+    """
+    if ridge.min() > 0.0:
+        return _duality_gap(v, m, ridge) / _objective(m, v @ m, ridge)
+    with_ridge = m + ridge * v
+    norm2 = v @ with_ridge
+    return 1.0 - with_ridge.min() * v.sum() / norm2 if norm2 > 0.0 else math.inf
+
+
 def _preconditioned_conjugate_gradients(product, precondition, ridge, b, residual, goal):
     """Solve A b = 1 from b, whose residual is given, for ``product(v)`` = A v; return (b, residual).
 
@@ -12430,41 +12434,6 @@ def _class_table(v, labels):
     return T
 
 
-@njit(cache=_CACHE)
-def _relative_gap(v, m, ridge):
-    """Return the relative gap of weights v >= 0 with m = G v, where G has no ridge; v, m and ridge are (k,).
-
-    Where all r_i > 0 it is `_duality_gap` over `_objective`, which have the best slacks.  Else it is that of
-    `_rescale`, 1 - min_i (m_i + r_i v_i) sum v / (v'G v + sum_i r_i v_i^2).  An infinite r_i marks a place without a
-    point, as a table of pairs has for the right class; it does not count.
-    """
-    is_soft = True
-    total = 0.0
-    norm2 = 0.0  # v'G v
-    cost = 0.0  # that of the slacks, over r_i
-    gap = 0.0  # that of `_duality_gap`
-    least = np.inf
-    for i in range(v.size):
-        if ridge[i] == np.inf:
-            continue
-        norm2 += v[i] * m[i]
-        if ridge[i] > 0.0:
-            slack = max(1.0 - m[i], 0.0)
-            error = slack - ridge[i] * v[i]
-            cost += slack * slack / ridge[i]
-            gap += 0.5 * error * error / ridge[i] + v[i] * max(m[i] - 1.0, 0.0)
-        else:
-            is_soft = False
-        total += v[i]
-        least = min(least, m[i] + ridge[i] * v[i])
-    if is_soft:
-        return gap / (0.5 * (norm2 + cost))
-    for i in range(v.size):
-        if ridge[i] < np.inf:
-            norm2 += ridge[i] * v[i] * v[i]
-    return 1.0 - least * total / norm2 if norm2 > 0.0 else np.inf
-
-
 def _by_points(problem, limits, alpha, m, gap):
     """Make steps on all weights of one point of pairs after another, over active points alone; return why they end."""
     base = problem.base
@@ -12501,6 +12470,7 @@ def _by_points(problem, limits, alpha, m, gap):
         point, wrong = np.indices(v_inside.shape, dtype=np.int32).reshape(2, -1)
         right = labels[point]
         m_inside = np.empty(v_inside.size)
+        is_pair = np.isfinite(ridge_inside)
         move = 0.0
         for _ in range(_ROUNDS):
             for _ in range(_PASSES):
@@ -12508,7 +12478,8 @@ def _by_points(problem, limits, alpha, m, gap):
                 least = _FEWER_MOVES * move
                 move = _pass_over_points(entries, labels, order, inverses, v_inside, scores, least)
             _score_differences(point, right, wrong, scores, m_inside)
-            gap_inside = _relative_gap(v_inside.ravel(), m_inside, ridge_inside.ravel())
+            m_of_pairs = m_inside.reshape(v_inside.shape)[is_pair]
+            gap_inside = _relative_gap(v_inside[is_pair], m_of_pairs, ridge_inside[is_pair])
             if gap_inside <= max(0.5 * limits.tol, share * gaps[-1]):
                 break
         # 3. The margins and the gap of all
@@ -12551,11 +12522,9 @@ def _by_descent(problem, limits, alpha, m):
         margins(base, w, m)
         problem.reads[0] += n * n + _PASSES * n * active.size
         # 2. The gap of the objective, with the best slacks of w
-        slacks = np.maximum(1.0 - m, 0.0)
-        primal = v @ m + slacks @ (slacks / problem.ridge)
-        m += problem.ridge * v
-        gap = 1.0 - (2.0 * v.sum() - v @ m) / primal
+        gap = _relative_gap(v, m, problem.ridge)
         gaps.append(gap)
+        m += problem.ridge * v
         if gap <= limits.tol:
             break
         active = np.flatnonzero((v > 0.0) | (m < 1.0))
