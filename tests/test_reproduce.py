@@ -636,7 +636,7 @@ NOT_DRAWN = {
     ("ji21:fig1", "upper"),
     ("speed:peers", "gap"),
     ("speed:peers", "their gap"),
-    *(("attention", name) for name in ("seed", "least", "best")),
+    *(("attention", name) for name in ("seed", "t", "least", "best")),
     *(("network", name) for name in ("l1", "l1_fresh", "linf", "linf_fresh")),
     *(("ji21:fig4", name) for name in ("gap", "train_error", "differ")),
     *(("ji21:fig4", name) for name in ("moved", "excess", "excess_error")),
