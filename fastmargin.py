@@ -7203,34 +7203,37 @@ def _operator_norm(G):
 # Why a loop returns: it has reached ``until``, or it halts for this reason.
 RUNNING, SEPARATED, INFEASIBLE, EXHAUSTED, CERTIFIED = range(5)
 
-_OPTIONS_HERE = "    <run options>\n"  # the line of a docstring that these take the place of
-_OPTIONS_TEXT = """    max_iter : int
-        Largest number of updates in this call; those of ``start`` are not counted.
-    tol : float, optional
-        Stop as "certified" at upper - lower <= tol * upper.  An algorithm whose loop follows an interval stops at the
-        first such iteration, another one at the next checkpoint.
-    trace_at : array of int, optional
-        Checkpoints: the iterations to certify and to trace.  By default 16 a decade, and all of `max_margin`.  The
-        first and the last iteration are always among them.
-    keep_iterates : bool
-        Keep alpha at every checkpoint, in Result.iterates.
-    callback : callable, optional
-        Called at every checkpoint with a partial Result, whose status is "running" until the last; lower and upper are
-        as in the trace, and bound what its alpha and p attain.  It may change what it is given: alpha and p are copies,
-        and the trace is a table that only callbacks see.  If it returns True, the run ends as "stopped".
-    start : Result, optional
-        Go on from this Result, a partial one included, of the same algorithm on the same G: T1 iterations and then T2
-        are T1 + T2, bit for bit.  Other options are those of this call.  A start of another algorithm is refused, and
-        one of another G as far as `prepare` tells it apart.  `max_margin` also takes n weights of at least 0 to begin
-        with, such as the alpha of a problem of as many points at another ridge, `norm_margin` a pair (w, p), and
-        `steepest_descent` a w.  Then the run is a new one.
+_OPTIONS_HERE = "<run options>\n"  # the line of a docstring that these take the place of
+_OPTIONS_TEXT = """max_iter : int
+    Largest number of updates in this call; those of ``start`` are not counted.
+tol : float, optional
+    Stop as "certified" at upper - lower <= tol * upper.  An algorithm whose loop follows an interval stops at the
+    first such iteration, another one at the next checkpoint.
+trace_at : array of int, optional
+    Checkpoints: the iterations to certify and to trace.  By default 16 a decade, and all of `max_margin`.  The
+    first and the last iteration are always among them.
+keep_iterates : bool
+    Keep alpha at every checkpoint, in Result.iterates.
+callback : callable, optional
+    Called at every checkpoint with a partial Result, whose status is "running" until the last; lower and upper are
+    as in the trace, and bound what its alpha and p attain.  It may change what it is given: alpha and p are copies,
+    and the trace is a table that only callbacks see.  If it returns True, the run ends as "stopped".
+start : Result, optional
+    Go on from this Result, a partial one included, of the same algorithm on the same G: T1 iterations and then T2
+    are T1 + T2, bit for bit.  Other options are those of this call.  A start of another algorithm is refused, and
+    one of another G as far as `prepare` tells it apart.  `max_margin` also takes n weights of at least 0 to begin
+    with, such as the alpha of a problem of as many points at another ridge, `norm_margin` a pair (w, p), and
+    `steepest_descent` a w.  Then the run is a new one.
 """
 
 
 def _documented(described: _Decorated) -> _Decorated:
     """Fill the run options into a docstring."""
     if described.__doc__ is not None:  # python -OO removes docstrings
-        described.__doc__ = described.__doc__.replace(_OPTIONS_HERE, _OPTIONS_TEXT)
+        # Python 3.13 strips the indentation itself.
+        described.__doc__ = inspect.cleandoc(described.__doc__).replace(
+            _OPTIONS_HERE, _OPTIONS_TEXT
+        )
     return described
 
 
@@ -8026,24 +8029,24 @@ def _note_on_rounding(G, lower, upper, blur):
 ALGORITHMS = {}  # those for the margin of G, by name
 
 # What the docstrings of all algorithms share.
-_MATRIX = """    G : array, shape (n, n), or representation
-        Signed Gram matrix.
+_MATRIX = """G : array, shape (n, n), or representation
+    Signed Gram matrix.
 """
-_COMMON = """    Returns
-    -------
-    result : Result
-        With the certified interval lower <= rho <= upper of its alpha and p.
+_COMMON = """Returns
+-------
+result : Result
+    With the certified interval lower <= rho <= upper of its alpha and p.
 
-    Other Parameters
-    ----------------
-    <run options>
+Other Parameters
+----------------
+<run options>
 
-    Raises
-    ------
-    ValueError, TypeError
-        G or an option is not as `prepare` has it, or start is of another run; the message names the argument.
-    FloatingPointError
-        The iterates overflowed, or G was written to during the run.
+Raises
+------
+ValueError, TypeError
+    G or an option is not as `prepare` has it, or start is of another run; the message names the argument.
+FloatingPointError
+    The iterates overflowed, or G was written to during the run.
 
 """
 
@@ -8070,9 +8073,10 @@ def _run_options(**defaults: Any) -> Callable[[_Decorated], _Decorated]:
     def decorate(function):
         # 1. The docstring.
         if function.__doc__ is not None:  # python -OO removes docstrings
-            head, title, body = function.__doc__.partition("    Parameters\n    ----------\n")
+            said = inspect.cleandoc(function.__doc__)
+            head, title, body = said.partition("Parameters\n----------\n")
             own, _, tail = body.partition("\n\n")
-            if not own.startswith(("    G", "    Z")):
+            if not own.startswith(("G", "Z")):
                 own = _MATRIX + own
             function.__doc__ = f"{head}{title}{own}\n\n{_COMMON}{tail}"
         _documented(function)
