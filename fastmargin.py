@@ -1216,6 +1216,8 @@ def _labels(y, n, name="y", allowed=(-1, 1)):
         first = f"; {name}[{wrong[0]}] is {labels[wrong[0]]:g}"
         if is_sign:
             raise ValueError(f"labels must be -1 or +1{_sign_remedy(y, name) or first}")
+        if (np.abs(labels) == 1.0).all():
+            first += "; -1 and +1 become 0 and 1 by (y + 1) // 2"
         raise ValueError(f"labels must be integers from 0 to {allowed[-1]}{first}")
     return labels
 
@@ -1241,13 +1243,15 @@ def _signs(y, n, is_free=False):
 
 
 def _sign_remedy(y, name):
-    """Return the end of an error: how to map labels of two values, also text, to -1 and +1; "" for other labels."""
+    """Return the end of an error: how to map labels of two values, also text, to -1 and +1, or where several belong."""
     try:
         values = np.unique(np.asarray(y))
     except (TypeError, ValueError):  # the values have no order
         return ""
-    if values.size != 2 or isinstance(y, np.ma.MaskedArray):
+    if isinstance(y, np.ma.MaskedArray) or values.size < 2:
         return ""
+    if values.size > 2:
+        return f"; {name} has {values.size} values: pair_gram takes several classes"
     if values.dtype.kind in "mM":  # what they are compared with depends on their unit
         low, high = values.astype(str).tolist()
         largest = f"np.asarray({name}).max()"
@@ -3300,6 +3304,10 @@ class Representation:
         labels = None if self.labels is None else _frozen(self.labels[index])
         return self._changed(labels=labels, **attributes)
 
+    def restrict(self, index: Array) -> Representation:
+        """Return G on some of the points, with their labels, for an array of their places."""
+        raise NotImplementedError(f"{type(self).__name__} has no restrict(index)")
+
     def __len__(self) -> int:
         return self.shape()[0]
 
@@ -3609,6 +3617,12 @@ class Representation:
             G does not know its kernel; or normalize="unit" meets a precomputed kernel, which does not tell K(x, x) of
             new points.
 
+        Warns
+        -----
+        UserWarning
+            The result is "infeasible", and has lower <= 0: its weights prove how small every margin is, and do not
+            separate.
+
         See Also
         --------
         bias : the bias of a free intercept
@@ -3621,6 +3635,11 @@ class Representation:
         array([ True, False])
         """
         alpha, has_rows = self._weights(result)
+        if _is_result(result) and result.status == "infeasible" and result.lower <= 0.0:
+            _warn(
+                "the result is infeasible: its weights prove how small every margin is, and do not separate; for a "
+                "soft margin give G a ridge, 1 / (2 C)"
+            )
         predictor, biases = self._predictor(result, alpha)
         scores = self._by_output(predictor(Xnew), len(alpha))
         if self.signs is not None:
@@ -6938,7 +6957,11 @@ def _refuse_other_shape(G, w, shape):
     if w.shape == shape and w.any():
         return
     with_bias = "" if G.signs is None else f", or {(shape[0] + 1,)} with a bias,"
-    raise ValueError(f"w must have shape {shape}{with_bias} and not be 0, got shape {w.shape}")
+    has_biases = len(shape) == 2 and w.shape == (shape[0], shape[1] + 1)
+    remedy = "; for a bias of each class give pair_gram features(X, intercept=1.0)" * has_biases
+    raise ValueError(
+        f"w must have shape {shape}{with_bias} and not be 0, got shape {w.shape}{remedy}"
+    )
 
 
 def _of_weights(G, w, support):
@@ -7180,34 +7203,37 @@ def _operator_norm(G):
 # Why a loop returns: it has reached ``until``, or it halts for this reason.
 RUNNING, SEPARATED, INFEASIBLE, EXHAUSTED, CERTIFIED = range(5)
 
-_OPTIONS_HERE = "    <run options>\n"  # the line of a docstring that these take the place of
-_OPTIONS_TEXT = """    max_iter : int
-        Largest number of updates in this call; those of ``start`` are not counted.
-    tol : float, optional
-        Stop as "certified" at upper - lower <= tol * upper.  An algorithm whose loop follows an interval stops at the
-        first such iteration, another one at the next checkpoint.
-    trace_at : array of int, optional
-        Checkpoints: the iterations to certify and to trace.  By default 16 a decade, and all of `max_margin`.  The
-        first and the last iteration are always among them.
-    keep_iterates : bool
-        Keep alpha at every checkpoint, in Result.iterates.
-    callback : callable, optional
-        Called at every checkpoint with a partial Result, whose status is "running" until the last; lower and upper are
-        as in the trace, and bound what its alpha and p attain.  It may change what it is given: alpha and p are copies,
-        and the trace is a table that only callbacks see.  If it returns True, the run ends as "stopped".
-    start : Result, optional
-        Go on from this Result, a partial one included, of the same algorithm on the same G: T1 iterations and then T2
-        are T1 + T2, bit for bit.  Other options are those of this call.  A start of another algorithm is refused, and
-        one of another G as far as `prepare` tells it apart.  `max_margin` also takes n weights of at least 0 to begin
-        with, such as the alpha of a problem of as many points at another ridge, `norm_margin` a pair (w, p), and
-        `steepest_descent` a w.  Then the run is a new one.
+_OPTIONS_HERE = "<run options>\n"  # the line of a docstring that these take the place of
+_OPTIONS_TEXT = """max_iter : int
+    Largest number of updates in this call; those of ``start`` are not counted.
+tol : float, optional
+    Stop as "certified" at upper - lower <= tol * upper.  An algorithm whose loop follows an interval stops at the
+    first such iteration, another one at the next checkpoint.
+trace_at : array of int, optional
+    Checkpoints: the iterations to certify and to trace.  By default 16 a decade, and all of `max_margin`.  The
+    first and the last iteration are always among them.
+keep_iterates : bool
+    Keep alpha at every checkpoint, in Result.iterates.
+callback : callable, optional
+    Called at every checkpoint with a partial Result, whose status is "running" until the last; lower and upper are
+    as in the trace, and bound what its alpha and p attain.  It may change what it is given: alpha and p are copies,
+    and the trace is a table that only callbacks see.  If it returns True, the run ends as "stopped".
+start : Result, optional
+    Go on from this Result, a partial one included, of the same algorithm on the same G: T1 iterations and then T2
+    are T1 + T2, bit for bit.  Other options are those of this call.  A start of another algorithm is refused, and
+    one of another G as far as `prepare` tells it apart.  `max_margin` also takes n weights of at least 0 to begin
+    with, such as the alpha of a problem of as many points at another ridge, `norm_margin` a pair (w, p), and
+    `steepest_descent` a w.  Then the run is a new one.
 """
 
 
 def _documented(described: _Decorated) -> _Decorated:
     """Fill the run options into a docstring."""
     if described.__doc__ is not None:  # python -OO removes docstrings
-        described.__doc__ = described.__doc__.replace(_OPTIONS_HERE, _OPTIONS_TEXT)
+        # Python 3.13 strips the indentation itself.
+        described.__doc__ = inspect.cleandoc(described.__doc__).replace(
+            _OPTIONS_HERE, _OPTIONS_TEXT
+        )
     return described
 
 
@@ -7807,8 +7833,8 @@ def _arrays(state):
 
 
 _OTHER_STARTS = (
-    "weights begin a new run of max_margin, start=result.alpha, of norm_margin, start=(result.alpha, result.p), and of "
-    "steepest_descent, start=result.alpha"
+    "weights begin a new run of max_margin, start=result.alpha, or result.p of norm_margin; of norm_margin, "
+    "start=(result.alpha, result.p); and of steepest_descent, start=result.alpha"
 )
 
 
@@ -8003,24 +8029,24 @@ def _note_on_rounding(G, lower, upper, blur):
 ALGORITHMS = {}  # those for the margin of G, by name
 
 # What the docstrings of all algorithms share.
-_MATRIX = """    G : array, shape (n, n), or representation
-        Signed Gram matrix.
+_MATRIX = """G : array, shape (n, n), or representation
+    Signed Gram matrix.
 """
-_COMMON = """    Returns
-    -------
-    result : Result
-        With the certified interval lower <= rho <= upper of its alpha and p.
+_COMMON = """Returns
+-------
+result : Result
+    With the certified interval lower <= rho <= upper of its alpha and p.
 
-    Other Parameters
-    ----------------
-    <run options>
+Other Parameters
+----------------
+<run options>
 
-    Raises
-    ------
-    ValueError, TypeError
-        G or an option is not as `prepare` has it, or start is of another run; the message names the argument.
-    FloatingPointError
-        The iterates overflowed, or G was written to during the run.
+Raises
+------
+ValueError, TypeError
+    G or an option is not as `prepare` has it, or start is of another run; the message names the argument.
+FloatingPointError
+    The iterates overflowed, or G was written to during the run.
 
 """
 
@@ -8047,9 +8073,10 @@ def _run_options(**defaults: Any) -> Callable[[_Decorated], _Decorated]:
     def decorate(function):
         # 1. The docstring.
         if function.__doc__ is not None:  # python -OO removes docstrings
-            head, title, body = function.__doc__.partition("    Parameters\n    ----------\n")
+            said = inspect.cleandoc(function.__doc__)
+            head, title, body = said.partition("Parameters\n----------\n")
             own, _, tail = body.partition("\n\n")
-            if not own.startswith(("    G", "    Z")):
+            if not own.startswith(("G", "Z")):
                 own = _MATRIX + own
             function.__doc__ = f"{head}{title}{own}\n\n{_COMMON}{tail}"
         _documented(function)
@@ -10508,6 +10535,8 @@ class _Game(NamedTuple):
 
 def _signed_rows(Z, labels):
     """Return checked rows, (n, d), and the shape of a z_i; those of tables are written out, (n, k d)."""
+    if isinstance(Z, Representation):
+        raise TypeError("Z must hold the signed rows y_i x_i, such as y[:, None] * X, and not a G")
     dimensions = 2 if _is_sparse(Z) else _dimensions(Z)
     if dimensions != 3:
         if dimensions not in (None, 2):
@@ -10758,6 +10787,14 @@ def norm_margin(
     claimed here).  tau_k sigma_k grows while that is easy, and tau_k / sigma_k balances the lengths of w and p.  "l1"
     and "linf" are linear programs.  A Newton step takes a product with Z and Z', or a few, and a table of the rows that
     support p.  Columns in very different units take many steps, as for every first-order method: standardise them.
+
+    Many points that bound the margin, as with wrong labels, make "l1" and "linf" slow, where a solver of linear
+    programs may be several times as fast.  There is no bias: a constant column in Z, times y_i, gives one that N
+    counts.
+
+    *Labels and signs.*  Two classes by ``labels`` have w_0 and w_1, and N counts both: the margin is 2^(1/2) times that
+    of the signed rows in "l2", twice it in "linf", and the same in "l1".  In "l2" the margin by ``labels`` is 2^(1/2)
+    times that of `pair_gram`.
 
     *Weights as start.*  ``start=(w, p)`` begins a new run with w / N(w) and p, such as the alpha and the p of as many
     rows at another epoch of a training run.  Its first step is a proximal point step, and a long one.

@@ -724,8 +724,8 @@ def test_parameters_by_name():
 
 
 def test_documented_parameters_are_those_of_the_signature():
-    text = fm.MaxMarginClassifier.__doc__.split("----------\n")[1].split("\n\n")[0]
-    lines = [line for line in text.splitlines() if line[4:5] != " "]
+    text = inspect.getdoc(fm.MaxMarginClassifier).split("----------\n")[1].split("\n\n")[0]
+    lines = [line for line in text.splitlines() if not line.startswith(" ")]
     documented = [name for line in lines for name in line.partition(" : ")[0].strip().split(", ")]
     assert documented == list(fm.MaxMarginClassifier().get_params())
 

@@ -249,6 +249,24 @@ def test_widths_hold_both_readings_and_algorithm_1_falls_as_predicted(quick):
                 assert set(part["curve"]) == set(rp.REAL_METHODS)
 
 
+def test_an_iteration_is_a_product_at_each_width(monkeypatch):
+    """Of the descents too, whose step would else be found by products before the first iteration."""
+    X = np.random.default_rng(0).normal(size=(30, 2))
+    y = np.where(X[:, 0] > 0, 1, -1)
+    traces = []
+
+    def kept(*arguments, trajectory=rp.trajectory, **options):
+        run = trajectory(*arguments, **options)
+        traces.append(run.trace)
+        return run
+
+    monkeypatch.setattr(rp, "trajectory", kept)
+    rp.width_case(rp.Split(X, y, X, y, "planted"), 1.0, 30, (2, 5))
+    assert len(traces) == len(rp.REAL_METHODS)
+    for trace in traces:
+        assert np.array_equal(trace["products"], trace["iteration"])
+
+
 def test_the_batch_perceptron_pays_a_column_where_the_others_pay_a_product(quick):
     table, caption = quick.table("ji21:fig1")
     n = int(re.search(r"n = ([\d,]+)", caption)[1].replace(",", ""))
@@ -633,7 +651,7 @@ def test_a_row_has_the_median_and_range_of_turns_unless_the_peer_has_no_answer(
     assert ratios == [2.0, 4.0, 8.0] if answers else np.isnan(ratios).all()
     table = rp.stack([row, row | {"label": "another call", "their gap": 1e-7}])
     [ax] = rp.FIGURES["speed:peers"].draw(table).axes
-    assert any("did not converge" in text.get_text() for text in ax.texts) != answers
+    assert any("does not converge" in text.get_text() for text in ax.texts) != answers
 
 
 def test_our_answer_must_be_right():

@@ -824,3 +824,48 @@ def test_digits_of_tables_that_are_no_doubles(function):
         UserWarning, match=r"Z is rounded to double precision: column \(0, 0\) loses"
     ):
         call(np.array([[[2**60 + 1, 1]], [[2**61, 1]]]))
+
+
+OVERLAPPING = fm.features([[1.0, 0.0], [2.0, 0.0], [-1.0, 1.0]], [1, -1, 1])
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: fm.gram(np.eye(3), [0, 1, 2]), "pair_gram"),
+        (lambda: fm.gram(np.eye(3), ["a", "b", "c"]), "pair_gram"),
+        (lambda: fm.norm_margin(OVERLAPPING, "linf"), r"y\[:, None\] \* X"),
+        (lambda: fm.steepest_descent(OVERLAPPING, "linf"), r"y\[:, None\] \* X"),
+        (lambda: fm.norm_margin(np.eye(2), "l2", labels=[-1, 1]), r"\(y \+ 1\) // 2"),
+        (
+            lambda: fm.separator_margin(
+                fm.pair_gram(fm.features(np.eye(3)), [0, 1, 2], 3), np.ones((3, 4))
+            ),
+            r"intercept=1\.0",
+        ),
+    ],
+)
+def test_an_error_names_what_takes_the_argument(call, words):
+    with pytest.raises((TypeError, ValueError), match=words):
+        call()
+
+
+def test_scores_of_a_result_without_a_separator_are_said_to_be_such():
+    """Of weights and of a result with a margin they are silent."""
+    result = fm.max_margin(OVERLAPPING)
+    assert result.status == "infeasible"
+    with pytest.warns(UserWarning, match="ridge"):
+        OVERLAPPING.decision_function(result, np.eye(2))
+    separable = fm.features(np.eye(2), [1, -1])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        OVERLAPPING.decision_function(result.alpha, np.eye(2))
+        separable.decision_function(fm.max_margin(separable), np.eye(2))
+
+
+def test_restrict_is_g_on_some_of_the_points():
+    G = fm.gram(np.array([[1.0, 0.0], [2.0, 1.0], [-1.0, 1.0]]), [1, -1, 1])
+    index = np.array([2, 0])
+    part = G.restrict(index)
+    assert np.array_equal(np.asarray(part), np.asarray(G)[np.ix_(index, index)])
+    assert part.labels.tolist() == [1, 1]

@@ -636,7 +636,7 @@ NOT_DRAWN = {
     ("ji21:fig1", "upper"),
     ("speed:peers", "gap"),
     ("speed:peers", "their gap"),
-    *(("attention", name) for name in ("seed", "least", "best")),
+    *(("attention", name) for name in ("seed", "t", "least", "best")),
     *(("network", name) for name in ("l1", "l1_fresh", "linf", "linf_fresh")),
     *(("ji21:fig4", name) for name in ("gap", "train_error", "differ")),
     *(("ji21:fig4", name) for name in ("moved", "excess", "excess_error")),
@@ -645,6 +645,7 @@ NOT_DRAWN = {
     *(("apidopoulos22:fig5", f"margin_{end}") for end in ("least", "most")),
     ("steps", "least"),
     ("apidopoulos22:path", "least"),
+    *(("apidopoulos22:fig3", f"{name}_gap") for name in ("direction", "angle")),
 }
 LONG = {
     "apidopoulos22:fig4",
@@ -930,7 +931,11 @@ def test_a_legend_a_mark_and_panels_do_not_overlap(shape):
 
 @pytest.mark.parametrize(
     ("caption", "marks"),
-    [("caption", []), ("quick: caption", ["quick"]), ("sample: caption", ["sample"])],
+    [
+        ("caption", []),
+        ("quick: caption", ["quick: on fewer data than the words say"]),
+        ("sample: caption", ["sample: on fewer data than the words say"]),
+    ],
 )
 def test_a_picture_says_if_it_is_no_full_one_and_leaves_the_caption_to_the_report(caption, marks):
     fig, _ = rp.panels()
