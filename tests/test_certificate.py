@@ -1433,6 +1433,22 @@ def test_the_elimination_is_that_of_the_true_rows():
     assert fm._proved_in_rationals(mixed, every, np.full(3, 1.0 / 3.0)) is None
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_points_leave_a_mixture_until_the_others_are_independent(seed):
+    """The lightest point depends on no others, so that one of two equal points has to leave."""
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(4, 4))
+    rows = np.vstack((rows, rows[1 : 2 + seed % 3]))
+    weights = rng.uniform(0.5, 1.0, len(rows))
+    weights[0] = 0.1
+    weights /= weights.sum()
+    p = fm._fewest(rows, weights, 1e-11)
+    np.testing.assert_allclose(rows.T @ p, rows.T @ weights, rtol=0, atol=1e-14)
+    assert (p >= 0.0).all() and p.sum() == pytest.approx(1.0, abs=1e-14)
+    left = np.column_stack((rows, np.ones(len(rows))))[p > 0.0]
+    assert np.linalg.matrix_rank(left) == len(left) == 4
+
+
 @pytest.mark.parametrize("d", [5, 70])
 def test_witnesses_in_general_position_and_in_a_subspace(d):
     """d + 1 points around 0 are strict in any number; with one more column, that is 1 in all of them, none are."""

@@ -928,12 +928,13 @@ def test_copies_are_one_point_with_the_sum_of_their_weights(kernel, n_classes, i
 def test_copies_are_found_in_one_class_alone_and_never_among_other_points(monkeypatch):
     """Nor where all hashes agree, by which copies may be missed; 0 and -0 are equal."""
     X = np.array([[1.0, 0.0], [1.0, -0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 1.0], [2.0, 1.0]])
-    labels = np.array([0, 0, 1, 1, 1, 0])
+    X = np.vstack((X, X[3]))  # twice in either class
+    labels = np.array([0, 0, 1, 1, 1, 0, 1])
     first, place = fm._first_copies(X, labels)
-    assert first.tolist() == [0, 2, 3, 5] and place.tolist() == [0, 0, 1, 2, 1, 3]
+    assert first.tolist() == [0, 2, 3, 5] and place.tolist() == [0, 0, 1, 2, 1, 3, 2]
     monkeypatch.setattr(fm, "_row_hashes", lambda *given: given[-1].fill(0))
     first, place = fm._first_copies(X, labels)
-    assert first.tolist() == [0, 2, 3, 4, 5] and place.tolist() == [0, 0, 1, 2, 3, 4]
+    assert first.tolist() == [0, 2, 3, 4, 5, 6] and place.tolist() == [0, 0, 1, 2, 3, 4, 5]
 
 
 def test_copies_that_contradict_have_no_hard_margin():

@@ -198,6 +198,19 @@ def test_points_in_a_file_are_those_in_memory(tmp_path, dtype, mode, intercept):
     np.testing.assert_allclose((one.lower, one.upper), (two.lower, two.upper), rtol=1e-9)
 
 
+@pytest.mark.parametrize("intercept", [0.0, 0.5, "free"])
+@pytest.mark.parametrize("d", [1, 2, 5])
+def test_products_of_few_columns_in_a_file(d, intercept):
+    """Rows get their origin and their constant as they are read, also those of a single column."""
+    X = 100.0 + rows_of(13, d)
+    y = np.where(np.arange(13) % 3 == 0, 1, -1)
+    G, want = (
+        fm.features(points, y, normalize=None, intercept=intercept) for points in (in_file(X), X)
+    )
+    v = rows_of(13, 1)[:, 0]
+    np.testing.assert_allclose(G @ v, np.asarray(want) @ v, rtol=0, atol=1e-12 * G.diagonal().max())
+
+
 @pytest.mark.parametrize(
     "kernel, W",
     [

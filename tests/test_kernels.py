@@ -744,6 +744,20 @@ def test_bad_calls(call, error, words):
     check_raises(call, error, words)
 
 
+def test_intervals_allow_for_what_two_values_of_a_pair_differ_by():
+    """By more than the unit promises, and in one of several blocks alone."""
+    X = rows_of(1500, 3)
+    X[0] = X[1] + 1e-3
+
+    def askew(A, B):
+        K = np.exp(-naive.squared_distances(A, B))
+        return K * (1.0 + np.where((A == X[0]).all(axis=1), 1e-6, 0.0)[:, None])
+
+    G = fm.gram(X, kernel=askew, unit=2.0**-53, normalize=None)
+    error = np.abs(np.asarray(G) - np.exp(-naive.squared_distances(X, X))).max()
+    assert 5e-7 < error <= G.rounding().margins
+
+
 @pytest.mark.parametrize("where", [0, -1])
 def test_an_asymmetric_callable_kernel_is_refused_in_every_block(where):
     """Of which each has 8 MB at most."""
