@@ -1215,7 +1215,7 @@ def _labels(y, n, name="y", allowed=(-1, 1)):
         wrong = np.flatnonzero(~is_allowed)
         first = f"; {name}[{wrong[0]}] is {labels[wrong[0]]:g}"
         if is_sign:
-            raise ValueError(f"labels must be -1 or +1{_sign_remedy(y, name) or first}")
+            raise ValueError(f"labels must be -1 or +1{first}{_sign_remedy(y, name)}")
         if (np.abs(labels) == 1.0).all():
             first += "; -1 and +1 become 0 and 1 by (y + 1) // 2"
         raise ValueError(f"labels must be integers from 0 to {allowed[-1]}{first}")
