@@ -1243,7 +1243,7 @@ def _signs(y, n, is_free=False):
 
 
 def _sign_remedy(y, name):
-    """Return the end of an error: how to map labels of two values, also text, to -1 and +1, or where several belong."""
+    """Return the end of an error: how to map labels of two values, also text, to -1 and +1, or what takes more."""
     try:
         values = np.unique(np.asarray(y))
     except (TypeError, ValueError):  # the values have no order
