@@ -11414,7 +11414,7 @@ def _rescale(alpha, m):
     """Bring alpha and m to the best multiple; return (gap, norm), the relative gap and ||p||_G / sqrt(s)."""
     total = float(alpha.sum())
     norm2 = _dot(alpha, m)
-    if not norm2 > 1e-300 * total:
+    if not norm2 > 1e-300 * total * total:  # ||p||_G^2; below it the multiple may overflow
         return np.inf, 0.0
     alpha *= total / norm2
     m *= total / norm2
@@ -13218,9 +13218,13 @@ def _few_witnesses(G, index):
     nobody = index[:0], np.zeros(0)
     if not index.size or (G.signs is not None and np.ptp(G.signs[index]) == 0.0):
         return nobody
-    is_zero = G.diagonal()[index] == 0.0
-    if G.signs is None and is_zero.any():  # A point at 0 is a witness by itself.
-        return index[is_zero][:1], np.ones(1)
+    # A point at 0 is a witness by itself; with a free intercept two of them are, which differ in their label.
+    zeros = index[G.diagonal()[index] == 0.0]
+    if G.signs is not None:
+        zeros = zeros[np.unique(G.signs[zeros], return_index=True)[1]]
+    needed = 1 if G.signs is None else 2
+    if zeros.size >= needed:
+        return zeros[:needed], np.full(needed, 1.0 / needed)
     balanced = _balanced_rows(G, index)
     if balanced is None:
         return _few_by_products(G, index)
@@ -13272,15 +13276,12 @@ def _balanced_rows(G, index):
         return None
     rows = of_points[0]
     rows = rows[:, rows.any(axis=0)]
-    rows = rows * np.ldexp(1.0, -_exponents(np.abs(rows).max(axis=0, initial=0.0)))
+    rows = np.ldexp(rows, -np.frexp(np.abs(rows).max(axis=0, initial=0.0))[1])
     lengths = np.abs(rows).max(axis=1, initial=0.0)
-    factors = np.where(lengths > 0.0, np.ldexp(1.0, -_exponents(lengths)), 0.0)
+    # Factors stay within a range in which no product with a weight is lost.
+    exponents = np.clip(np.frexp(lengths)[1], -400, 400)
+    factors = np.where(lengths > 0.0, np.ldexp(1.0, -exponents), 0.0)
     return rows * factors[:, None], factors
-
-
-def _exponents(sizes):
-    """Return the exponents of these numbers, within a range in which no product is lost."""
-    return np.clip(np.frexp(sizes)[1], -400, 400)
 
 
 def _fewest(rows, p, tolerance):

@@ -1617,6 +1617,36 @@ def test_witnesses_where_entries_are_huge(make, intercept):
     assert found.strict and found.indices.tolist() == [0, 1]
 
 
+@pytest.mark.parametrize("intercept", ["free", 0.0, 1.0])
+@pytest.mark.parametrize("exponent", [-450, -300, 300, 431, 450])
+def test_witnesses_of_points_in_any_unit(exponent, intercept):
+    """Two points and their reflections; the labels of a free intercept are columns of their own."""
+    X = np.array([[-6, -2, -5], [-5, -7, 7], [5, 7, -7], [9, -1, 4], [-9, 1, -4]])
+    y = np.array([-1, 1, 1, -1, -1])
+    G = fm.features(np.ldexp(X, exponent), y, normalize=None, intercept=intercept)
+    found = fm.witnesses(G, fm.max_margin(G))
+    assert found.strict and found.indices.tolist() == ([3, 4] if intercept == 0.0 else [1, 2, 3, 4])
+
+
+@pytest.mark.parametrize("make", [fm.gram, fm.lazy_gram, fm.features])
+def test_points_at_zero_of_either_class_are_witnesses(make):
+    """Alone, so that their matrix is 0."""
+    options = {} if make is fm.features else {"kernel": "poly", "coef0": 0.0, "gamma": 1.0}
+    G = make(
+        [[3.0], [2.0], [0.0], [0.0]], [1, -1, 1, -1], normalize=None, intercept="free", **options
+    )
+    found = fm.witnesses(G, [0.0, 0.0, 0.5, 0.5])
+    assert found.strict and found.indices.tolist() == [2, 3] and found.upper < 1e-150
+
+
+@pytest.mark.parametrize("largest", [1e100, 1e250, 1e279])
+def test_opposite_points_far_below_the_largest(largest):
+    """Their multiples of norm 1 are beyond all numbers."""
+    G = fm.DenseGram([[largest, 0.0, 0.0], [0.0, 27.0, -27.0], [0.0, -27.0, 27.0]])
+    result = fm.max_margin(G)
+    assert result.status == "rounding" and result.lower <= 0.0 <= result.upper <= 1e-6
+
+
 def test_witnesses_of_pairs_over_a_class_of_ones_own():
     Z = np.array([[1.0], [-2.0], [2.0]])
     G = fm.pair_gram(Own(Z), [0, 0, 0], 3)
