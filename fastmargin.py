@@ -2426,8 +2426,8 @@ class Kernel(NamedTuple):
         k, n = weights.shape
         m = Xnew.squares.size
         sums = np.zeros((k, m))
-        height = min(m, _EVALUATED)
-        width = n if self.name == "precomputed" else min(n, _EVALUATED)
+        height = max(1, min(m, _EVALUATED))  # steps are 1 where there are no points
+        width = max(1, n if self.name == "precomputed" else min(n, _EVALUATED))
         product = _tile_product(height * width, weights.dtype)
         for start in range(0, m, height):
             rows = slice(start, start + height)
@@ -12869,7 +12869,8 @@ def _exact_loop(G, k, until, alpha, m, method, reads, problem, limits):
         else:
             end = _on_working_set(problem, limits, current, alpha, m, gap)
         # 3. Certify: by a fresh product, which the driver bounds the margin by as well.
-        is_lost = not all(alpha[side].any() for side in problem.sides)  # by rounding
+        # A side may lose its weights by rounding, and weights may overflow beside ridges 300 decades apart.
+        is_lost = not all(0.0 < alpha[side].sum() < math.inf for side in problem.sides)
         if is_lost:
             alpha[:] = start
         problem.finish(alpha, m)

@@ -1647,6 +1647,28 @@ def test_opposite_points_far_below_the_largest(largest):
     assert result.status == "rounding" and result.lower <= 0.0 <= result.upper <= 1e-6
 
 
+@pytest.mark.parametrize("decades", [200, 321])
+def test_ridges_hundreds_of_decades_apart(decades):
+    """rho^2 is the smallest ridge over the number of points that have it, as good as."""
+    X = np.array([[-4.5, -3.1], [0.6, 0.4], [-2.7, -1.9], [-0.4, -0.2], [4.9, 3.5]]) * 1e-55
+    ridge = np.array([1e84, 1e-95, 10.0 ** (decades - 95), 1e84, 1e-95])
+    result = fm.max_margin(fm.RidgeGram(fm.FeatureGram(X), ridge))
+    assert result.status in ("certified", "rounding")
+    rho = math.sqrt(1e-95 / 2)
+    assert rho * (1 - 1e-5) <= result.lower <= rho * (1 + 1e-9)
+    assert rho * (1 - 1e-9) <= result.upper <= rho * (1 + 1e-5)
+
+
+def test_products_of_no_points():
+    """Newton steps may find no slack on either side of a product."""
+    X = np.arange(8.0).reshape(4, 2)
+    G = fm.lazy_gram(X, [1, -1, 1, -1], kernel="laplacian")
+    every = np.arange(4)
+    blocks = fm._SingleBlocks(G, every)
+    assert blocks.product(every[:0], every, np.ones(4)).shape == (0,)
+    assert np.array_equal(blocks.product(every, every[:0], np.ones(0)), np.zeros(4))
+
+
 def test_witnesses_of_pairs_over_a_class_of_ones_own():
     Z = np.array([[1.0], [-2.0], [2.0]])
     G = fm.pair_gram(Own(Z), [0, 0, 0], 3)
