@@ -405,17 +405,19 @@ def peers_headline():
     rows = table("speed-peers")
     faster = rows["least"] > 1
     slower = rows["most"] < 1
-    # "All of which allow errors": labels have a C where errors are allowed.
-    assert all("C = " in label for label in rows["label"][slower])
+    # "Products of points, and fits that allow errors": the labels of these have a C.
+    products, *fits = rows["label"][slower]
+    assert products.startswith("100 iterations of momentum, points")
+    assert all("C = " in label for label in fits)
     return f"{faster.sum()} of {len(faster)}, {slower.sum()}"
 
 
 @heads("speed:scaling")
 def scaling_headline():
     n, ours, theirs = memory_of_solvers()
-    assert 0.45 < ours[-1] / theirs[-1] < 0.55  # half
+    assert 0.42 < ours[-1] / theirs[-1] < 0.55  # half
     [few] = np.flatnonzero(n == 4000)
-    assert 0.85 < ours[few] / theirs[few] < 1  # nearly as much
+    assert 0.75 < ours[few] / theirs[few] < 0.85  # four fifths
     return f"n = {n[-1]:,.0f}, {n[few]:,.0f}"
 
 
@@ -479,8 +481,10 @@ def test_the_limits_that_the_readme_names():
     for label, peer, ratio in zip(rows["label"], rows["peer"], rows["ratio"], strict=True):
         kind = "sparse" if "sparse" in label and peer.startswith("LinearSVC") else None
         if peer == "SVC, slacks not squared":
-            kind = "SVC"
+            kind = "classes" if "classes" in label else "SVC"
         ratios.setdefault(kind, []).append(ratio)
+    ten, hundred = (f"{1 / ratio:.1f} times" for ratio in ratios["classes"])
+    assert is_said(f"{ten}, ten classes, {hundred}, 100 classes", README)
     for ratio in ratios["sparse"]:
         assert is_said(f"{1 / ratio:.1f} times", README)
     said = f"{1 / min(ratios['SVC']):.1f} times, {max(ratios['SVC']):.0f} times"
@@ -509,8 +513,8 @@ def test_comparisons_of_speed():
     shown = rp.speed_table(rows).replace("\N{NO-BREAK SPACE}", " ").splitlines()[2:]
     ratios = [float(line.split("|")[5].split()[0]) for line in shown]
     assert ratios == sorted(ratios)
-    slower = rows["label"][rows["most"] < 1]
-    assert all(any(label in line for line in shown) for label in slower)
+    slower = [label.startswith(rp.SOLVERS) for label in rows["peer"]] & (rows["most"] < 1)
+    assert all(any(label in line for line in shown) for label in rows["label"][slower])
 
 
 def test_the_exponents_of_ramdas14():
