@@ -2426,8 +2426,11 @@ class Kernel(NamedTuple):
         k, n = weights.shape
         m = Xnew.squares.size
         sums = np.zeros((k, m))
-        height = max(1, min(m, _EVALUATED))  # steps are 1 where there are no points
-        width = max(1, n if self.name == "precomputed" else min(n, _EVALUATED))
+        # Where there are no points a step is 1.
+        height = max(1, min(m, _EVALUATED))
+        width = max(1, n)
+        if self.name != "precomputed":
+            width = min(width, _EVALUATED)
         product = _tile_product(height * width, weights.dtype)
         for start in range(0, m, height):
             rows = slice(start, start + height)

@@ -5776,7 +5776,7 @@ def compute_speed_scaling(context):
     "speed:scaling",
     "seconds and memory against n",
     compute_speed_scaling,
-    finding="Beside the matrix `max_margin` needs less memory than LIBSVM: half for 11,552 points, four fifths for 4,000",
+    finding="Beside the matrix `max_margin` needs half of LIBSVM's memory for 11,552 points, four fifths for 4,000",
     minutes=1,
     data="mnist",
     columns=2,
