@@ -2380,7 +2380,7 @@ class Kernel(NamedTuple):
         support = weights.any(axis=0)
         count = np.count_nonzero(support)
         is_own = Xnew is X and 2 * count > n
-        if count == 0:
+        if count == 0 or Xnew.squares.size == 0:
             return np.zeros((len(weights), Xnew.squares.size))
         if count < n and not is_own and self.name != "precomputed":
             weights = weights[:, support]
@@ -2426,11 +2426,8 @@ class Kernel(NamedTuple):
         k, n = weights.shape
         m = Xnew.squares.size
         sums = np.zeros((k, m))
-        # Where there are no points a step is 1.
-        height = max(1, min(m, _EVALUATED))
-        width = max(1, n)
-        if self.name != "precomputed":
-            width = min(width, _EVALUATED)
+        height = min(m, _EVALUATED)
+        width = n if self.name == "precomputed" else min(n, _EVALUATED)
         product = _tile_product(height * width, weights.dtype)
         for start in range(0, m, height):
             rows = slice(start, start + height)
@@ -11417,7 +11414,8 @@ def _rescale(alpha, m):
     """Bring alpha and m to the best multiple; return (gap, norm), the relative gap and ||p||_G / sqrt(s)."""
     total = float(alpha.sum())
     norm2 = _dot(alpha, m)
-    if not norm2 > 1e-300 * total * total:  # ||p||_G^2; below it the multiple may overflow
+    # Below this ||p||_G^2 the multiple may overflow.  So may total^2, unless the small factor comes first.
+    if not norm2 > 1e-300 * total * total:
         return np.inf, 0.0
     alpha *= total / norm2
     m *= total / norm2
@@ -11947,7 +11945,10 @@ def _by_newton_steps(problem, limits, alpha, m, gap):
         _, weights, steps = _newton_in_coordinates(rows, problem.ridge, penalty, w)
         problem.reads[0] += (2 * steps + 1) * problem.n**2
         if all(weights[side].any() for side in problem.sides):  # else all slacks are rounding
-            alpha[:] = weights * problem.scale
+            with np.errstate(
+                over="ignore"
+            ):  # beside ridges 300 decades apart: then `_exact_loop` goes back
+                alpha[:] = weights * problem.scale
         return "solved"
 
     # 2. By products
@@ -12884,7 +12885,7 @@ def _exact_loop(G, k, until, alpha, m, method, reads, problem, limits):
         new_norm = length / v.sum()
         if length <= witness * problem.reach(v):
             return k, INFEASIBLE
-        new_gap = 1.0 - m.min() * alpha.sum() / _dot(alpha, m)
+        new_gap = 1.0 - m.min() / alpha.sum() / new_norm / new_norm
         is_halved = new_gap < 0.5 * gap
         # 4. Choose the next method.
         support = np.count_nonzero(alpha)
@@ -13177,14 +13178,24 @@ def witnesses(G: GramLike, result: Result | ArrayLike) -> Witnesses | None:
         result = result.p
     p = _distribution(result, "result", len(G))
     # 1. Look among the points of the result, and then among all, as long as nothing is proved.
+    points = G.without_ridge()
     may_be = np.broadcast_to(np.asarray(G.ridge) == 0.0, p.shape)
-    for among in (may_be & (p > 0.0), may_be):
-        index, weights, strict = _chosen_witnesses(G.without_ridge(), np.flatnonzero(among))
+    first = may_be & (p > 0.0)
+    if points.diagonal()[first].max(initial=0.0) < _SMALLEST:
+        first = may_be  # since the solver takes none of these without larger ones
+    for among in (first, may_be):
+        index, weights, strict = _chosen_witnesses(points, np.flatnonzero(among))
         if strict or np.array_equal(among, may_be):
             break
     if not index.size:
         return None
-    # 2. Weights that prove no more than those of the result give way to them.
+    # 2. Rounding may choose too few: then the points of the result may have a proof.
+    support = np.flatnonzero(p)
+    if not strict and may_be[support].all() and support.size <= _MOST_EXACT:
+        proved = _proved_in_rationals(points, support, p[support])
+        if proved is not None:
+            index, weights, strict = support[proved > 0.0], proved[proved > 0.0], True
+    # 3. Weights that prove no more than those of the result give way to them.
     chosen = np.zeros(len(G))
     chosen[index] = weights
     if G.signs is not None:
@@ -13222,14 +13233,10 @@ def _few_witnesses(G, index):
     nobody = index[:0], np.zeros(0)
     if not index.size or (G.signs is not None and np.ptp(G.signs[index]) == 0.0):
         return nobody
-    # A point at 0 is a witness by itself; with a free intercept two of them are, which differ in their label.
-    zeros = index[G.diagonal()[index] == 0.0]
-    if G.signs is not None:
-        zeros = zeros[np.unique(G.signs[zeros], return_index=True)[1]]
-    needed = 1 if G.signs is None else 2
-    if zeros.size >= needed:
-        return zeros[:needed], np.full(needed, 1.0 / needed)
     balanced = _balanced_rows(G, index)
+    is_zero = G.diagonal()[index] == 0.0 if balanced is None else balanced[1] == 0.0
+    if G.signs is None and is_zero.any():  # a point at 0 is a witness by itself
+        return index[is_zero][:1], np.ones(1)
     if balanced is None:
         return _few_by_products(G, index)
     rows, factors = balanced
@@ -13280,12 +13287,11 @@ def _balanced_rows(G, index):
         return None
     rows = of_points[0]
     rows = rows[:, rows.any(axis=0)]
-    rows = np.ldexp(rows, -np.frexp(np.abs(rows).max(axis=0, initial=0.0))[1])
-    lengths = np.abs(rows).max(axis=1, initial=0.0)
-    # Factors stay within a range in which no product with a weight is lost.
-    exponents = np.clip(np.frexp(lengths)[1], -400, 400)
-    factors = np.where(lengths > 0.0, np.ldexp(1.0, -exponents), 0.0)
-    return rows * factors[:, None], factors
+    columns = np.frexp(np.abs(rows).max(axis=0, initial=0.0))[1]
+    exponents = np.where(rows != 0.0, np.frexp(rows)[1] - columns, -1000).max(axis=1, initial=-1000)
+    factors = np.where(rows.any(axis=1), np.ldexp(1.0, -exponents), 0.0)
+    # Both at once: after one of them alone an entry might underflow.
+    return np.ldexp(rows, -columns - exponents[:, None]), factors
 
 
 def _fewest(rows, p, tolerance):
@@ -13407,7 +13413,7 @@ def _exact_mixture(block, weights):
     # 3. The others depend on these: they keep their weights, times a determinant, so that all weights are integers.
     x = [0] * k
     for i in range(rank, k):
-        x[i] = last * round(weights[order[i]] * 2**60)
+        x[i] = last * int(_exact(weights[order[i]]) * 2**1074)  # without rounding
     for i in reversed(range(rank)):
         x[i] = -sum(map(operator.mul, H[i][i + 1 :], x[i + 1 :])) // H[i][i]
     # 4. In the order of the points.

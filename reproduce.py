@@ -1017,7 +1017,7 @@ def stopwatch(call, least=0.0):
 
 def machine():
     """Return the words of a caption on what all times of a run depend on."""
-    kept = os.environ.get("MALLOC_MMAP_MAX_") == "0"
+    kept = {"MALLOC_MMAP_MAX_", "MALLOC_TRIM_THRESHOLD_"} <= os.environ.keys()  # of glibc
     return f"{os.cpu_count()} cores" + ", freed memory stays with the process" * kept
 
 

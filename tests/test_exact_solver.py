@@ -2,6 +2,7 @@
 
 import math
 import tracemalloc
+import warnings
 from fractions import Fraction
 
 import exact
@@ -1639,6 +1640,64 @@ def test_points_at_zero_of_either_class_are_witnesses(make):
     assert found.strict and found.indices.tolist() == [2, 3] and found.upper < 1e-150
 
 
+@pytest.mark.parametrize("make", [fm.gram, fm.lazy_gram, fm.features])
+@pytest.mark.parametrize("intercept", ["free", 0.0])
+def test_points_near_zero_of_either_class_are_witnesses(make, intercept):
+    """Their matrix, alone, is below what the solver takes."""
+    X = [[3.0], [2.0], [1e-48], [1e-48]]
+    options = {"kernel": "poly", "degree": 3, "coef0": 0.0, "gamma": 1.0}
+    if make is fm.features:
+        X = np.power(X, 3)
+        options = {}
+    G = make(X, [1, -1, 1, -1], normalize=None, intercept=intercept, **options)
+    found = fm.witnesses(G, [0.0, 0.0, 0.5, 0.5])
+    assert found.strict and found.indices.sum() % 2 == 1  # one of each class
+
+
+def test_a_point_near_zero_is_no_witness_by_itself():
+    for least in (1e-170, 5e-324):
+        found = fm.witnesses(fm.FeatureGram([[1.0], [-1.0], [least]]), np.ones(3) / 3)
+        assert found.strict and found.indices.tolist() in ([0, 1], [1, 2])
+
+
+def test_tiny_points_that_have_a_ridge_are_no_witnesses():
+    """The others are too small for the solver, which is not given those with a ridge instead."""
+    G = fm.RidgeGram(fm.FeatureGram([[1e-145], [1.0], [-1.0]]), [0.0, 1.0, 1.0])
+    for p in ([1.0, 0.0, 0.0], [0.5, 0.25, 0.25]):
+        assert fm.witnesses(G, p) is None
+
+
+def test_witnesses_hundreds_of_decades_apart():
+    """5 z_0 + 3 z_1 is (0, a), -a times the last."""
+    Z = np.array([[3 * 2.0**300, 2.0**300], [-5 * 2.0**-300, 0.0], [0.0, -(2.0**-300)]])
+    G = fm.FeatureGram(Z)
+    found = fm.witnesses(G, fm.max_margin(G))
+    assert found.strict and found.indices.tolist() == [0, 1, 2]
+
+
+def test_witnesses_do_not_depend_on_the_order_of_points():
+    Z = np.array([[3 * 2.0**61, 2.0**61], [-3.0, -1.0]])
+    for rows in (Z, Z[::-1]):
+        assert fm.witnesses(fm.FeatureGram(rows), [0.5, 0.5]).strict
+
+
+def test_the_points_of_a_result_have_a_proof_where_fewer_have_none():
+    """By floating-point numbers two points would do; -2 lies between the others."""
+    G = fm.features([[-6e8], [5.0], [-2.0]], [1, 1, -1], normalize=None, intercept="free")
+    found = fm.witnesses(G, fm.max_margin(G))
+    assert found.strict and found.indices.tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "X, y", [([-6e11, 5e3, -2.0], [1, 1, -1]), ([1, 8e9, 10, 0], [-1, -1, 1, -1])]
+)
+def test_a_mixture_that_cancels(X, y):
+    """Nothing is divided by its square, which is 0."""
+    with np.errstate(all="raise"):
+        result = fm.max_margin(fm.features(np.transpose([X]), y, normalize=None, intercept="free"))
+    assert result.status == "rounding" and result.lower <= 0.0 <= result.upper
+
+
 @pytest.mark.parametrize("largest", [1e100, 1e250, 1e279])
 def test_opposite_points_far_below_the_largest(largest):
     """Their multiples of norm 1 are beyond all numbers."""
@@ -1652,7 +1711,8 @@ def test_ridges_hundreds_of_decades_apart(decades):
     """rho^2 is the smallest ridge over the number of points that have it, as good as."""
     X = np.array([[-4.5, -3.1], [0.6, 0.4], [-2.7, -1.9], [-0.4, -0.2], [4.9, 3.5]]) * 1e-55
     ridge = np.array([1e84, 1e-95, 10.0 ** (decades - 95), 1e84, 1e-95])
-    result = fm.max_margin(fm.RidgeGram(fm.FeatureGram(X), ridge))
+    with warnings.catch_warnings(action="error"):
+        result = fm.max_margin(fm.RidgeGram(fm.FeatureGram(X), ridge))
     assert result.status in ("certified", "rounding")
     rho = math.sqrt(1e-95 / 2)
     assert rho * (1 - 1e-5) <= result.lower <= rho * (1 + 1e-9)
