@@ -2025,7 +2025,7 @@ def ten_digits(context, images):
     return data, steps, caption
 
 
-def tangent_runs(context, data, steps, matrix, setting):
+def tangent_runs(data, steps, matrix, setting):
     """Return the rows of ji21:fig3 for (scaling, seed, names of methods)."""
     scaling, seed, names = setting
     X, y, X_test, y_test, _ = data
@@ -2049,7 +2049,7 @@ def tangent_runs(context, data, steps, matrix, setting):
         options = {"max_iter": steps, "trace_at": steps >> np.arange(steps.bit_length() - 6)}
         if name == BEST:
             options = {"max_iter": 64, "trace_at": []}
-        run = with_bar(methods[name], context, name, G, keep_iterates=True, **options)
+        run = methods[name](G, keep_iterates=True, **options)
         trace = run.trace[1:]
         scores = G.decision_function(run.iterates[1:], X_test)
         error = np.mean(scores.argmax(axis=2) != y_test, axis=1)
@@ -2058,7 +2058,12 @@ def tangent_runs(context, data, steps, matrix, setting):
     return rows
 
 
-JI21_FIG3 = "method scaling seed iteration lower upper test_error"
+def in_processes(context, data, steps, make, settings):
+    """Return the table of tangent_runs for several settings, each in a process."""
+    with workers(len(settings)) as processes:
+        jobs = processes.imap(partial(tangent_runs, data, steps, make), settings)
+        rows = sum(progress(jobs, context, total=len(settings)), [])
+    return table_of("method scaling seed iteration lower upper test_error", rows)
 
 
 def compute_ji21_fig3(context):
@@ -2069,12 +2074,7 @@ def compute_ji21_fig3(context):
         for seed in seeds:
             names = BY_COLUMNS if settings else BY_COLUMNS + WITHOUT_MOMENTUM
             settings.append((scaling, seed, (*names, BEST)))
-    # A process shows no bars, and cannot be sent a stream.
-    quiet = replace(context, progress=False, stream=None)
-    with workers(len(settings)) as processes:
-        jobs = processes.imap(partial(tangent_runs, quiet, data, steps, fm.gram), settings)
-        rows = sum(progress(jobs, context, total=len(settings)), [])
-    return table_of(JI21_FIG3, rows), (
+    return in_processes(context, data, steps, fm.gram, settings), (
         f"{caption}{seeds[0]} to {seeds[-1]}, median and range; seed {seeds[0]} alone for sampling without momentum, "
         f"with step 1 and Theorem 4.1's, sqrt(ln(pairs)/{steps:,}). Margins are shares of the least upper bound "
         "that is certified, by 64 products of the subspace perceptron"
@@ -2084,8 +2084,8 @@ def compute_ji21_fig3(context):
 def compute_ji21_fig3_all(context):
     data, steps, caption = ten_digits(context, 60_000)
     methods = "sampling, momentum", "sampling, step 1", "batch perceptron, average"
-    setting = "max", context.seed, methods
-    return table_of(JI21_FIG3, tangent_runs(context, data, steps, fm.lazy_gram, setting)), (
+    settings = [("max", context.seed, (method,)) for method in methods]
+    return in_processes(context, data, steps, fm.lazy_gram, settings), (
         f"{caption}{context.seed} alone. Sampling without momentum has step 1. A column is evaluated when it is drawn. "
         "Margins are shares of the least upper bound that the methods certify"
     )
