@@ -13194,7 +13194,9 @@ def witnesses(G: GramLike, result: Result | ArrayLike) -> Witnesses | None:
     if not strict and may_be[support].all() and support.size <= _MOST_EXACT:
         proved = _proved_in_rationals(points, support, p[support])
         if proved is not None:
-            index, weights, strict = support[proved > 0.0], proved[proved > 0.0], True
+            index = support[proved > 0.0]
+            weights = proved[proved > 0.0]
+            strict = True
     # 3. Weights that prove no more than those of the result give way to them.
     chosen = np.zeros(len(G))
     chosen[index] = weights
