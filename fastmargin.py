@@ -13130,7 +13130,8 @@ def witnesses(G: GramLike, result: Result | ArrayLike) -> Witnesses | None:
     -------
     witnesses : Witnesses, or None if `max_margin` finds a separator
         Its points are chosen among those where p > 0, if these cannot be separated, and else among all.  There are at
-        most d + 1 of them, and d + 2 with a free intercept, for points in d dimensions.
+        most d + 1 of them, and d + 2 with a free intercept, for points in d dimensions; where rounding hides the proof
+        by so few, they are all points where p > 0.
 
         ``strict`` says that no separator exists for the numbers that G holds, in exact arithmetic.  It can be True for
         points of the linear kernel, in `features`, `gram` and `lazy_gram`, with a free intercept or without, and for
@@ -13189,7 +13190,7 @@ def witnesses(G: GramLike, result: Result | ArrayLike) -> Witnesses | None:
             break
     if not index.size:
         return None
-    # 2. Rounding may choose too few: then the points of the result may have a proof.
+    # 2. Rounding may choose points that have no proof: then all points of the result may have one.
     support = np.flatnonzero(p)
     if not strict and may_be[support].all() and support.size <= _MOST_EXACT:
         proved = _proved_in_rationals(points, support, p[support])
