@@ -11945,9 +11945,8 @@ def _by_newton_steps(problem, limits, alpha, m, gap):
         _, weights, steps = _newton_in_coordinates(rows, problem.ridge, penalty, w)
         problem.reads[0] += (2 * steps + 1) * problem.n**2
         if all(weights[side].any() for side in problem.sides):  # else all slacks are rounding
-            with np.errstate(
-                over="ignore"
-            ):  # beside ridges 300 decades apart: then `_exact_loop` goes back
+            # Beside ridges 300 decades apart weights overflow, and `_exact_loop` goes back to those before.
+            with np.errstate(over="ignore"):
                 alpha[:] = weights * problem.scale
         return "solved"
 
@@ -13131,7 +13130,7 @@ def witnesses(G: GramLike, result: Result | ArrayLike) -> Witnesses | None:
     witnesses : Witnesses, or None if `max_margin` finds a separator
         Its points are chosen among those where p > 0, if these cannot be separated, and else among all.  There are at
         most d + 1 of them, and d + 2 with a free intercept, for points in d dimensions; where rounding hides the proof
-        by so few, they are all points where p > 0.
+        by so few, they may be all points where p > 0.
 
         ``strict`` says that no separator exists for the numbers that G holds, in exact arithmetic.  It can be True for
         points of the linear kernel, in `features`, `gram` and `lazy_gram`, with a free intercept or without, and for
