@@ -1668,7 +1668,7 @@ def test_tiny_points_that_have_a_ridge_are_no_witnesses():
 
 
 def test_witnesses_hundreds_of_decades_apart():
-    """5 z_0 + 3 z_1 is (0, a), -a times the last."""
+    """z_0 + 2^600 (3/5) z_1 is (0, 2^300), opposite to z_2."""
     Z = np.array([[3 * 2.0**300, 2.0**300], [-5 * 2.0**-300, 0.0], [0.0, -(2.0**-300)]])
     G = fm.FeatureGram(Z)
     found = fm.witnesses(G, fm.max_margin(G))
