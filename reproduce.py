@@ -501,7 +501,7 @@ LOOKS = {  # of methods, the same in all pictures; no two have both colour and d
         "von Neumann": (ORANGE, ":"),
         "SNKP": (VERMILLION, "--"),
         "SNKPVN": (GREEN, ":"),
-        "ISNKPVN": (SKY, "--"),
+        "ISNKPVN": (SKY, LONG_DOT),
         "ISNKPVN, entropy": (PURPLE, LONG),
         "momentum": (BLUE, "-."),
         "sampling with momentum": (SKY, "-"),
@@ -733,6 +733,63 @@ def iterations(algorithm, Z, **options):
     return result.n_iter if result.status in ("separated", "infeasible") else math.nan
 
 
+def two_lines(r):
+    """Return the 100 signed points of section 2.2, of lengths r and 1/r on two lines; their margin is sqrt(0.02)/r.
+
+    + lies along (0.6, 0.8) and has the length r, but for one point of length 1/r. - lies along (0.8, 0.6).
+    """
+    lengths = np.repeat([r, 1 / r], 50)
+    lengths[0] = 1 / r
+    directions = np.repeat([[0.6, 0.8], [-0.8, -0.6]], 50, axis=0)
+    return lengths[:, None] * directions
+
+
+@figure(
+    "ramdas14:example",
+    "Scaling points to length 1 divides the perceptron's bound by r⁴, and its mistakes by {factor} at r = 10",
+    minutes=0.05,
+    trials=9,
+    points=13,
+    quick={"trials": 3, "points": 5},
+)
+def ramdas14_example(run, trials, points):
+    """Data: 50 points + on one line through 0, of length r, one of them 1/r; 50 points − on another, 16° apart, of
+    length 1/r. Bound: the largest squared length over the squared margin. Mistakes: until the perceptron separates.
+
+    Section 2.2. Linear kernel, cyclic rule, medians over {trials} orders of the points, seed {seed}; the margin of the
+    bound is certified to 1e-9 of itself.
+    """
+    rng = run.rng()
+    for r in run.bar(np.geomspace(1, 10, points)):
+        orders = [rng.permutation(100) for _ in range(trials)]
+        for kind, Z in (("as they are", two_lines(r)), ("scaled to length 1", two_lines(1))):
+            margin = fm.max_margin(fm.FeatureGram(Z), tol=1e-9).lower
+            yield {
+                "points": kind,
+                "r": r,
+                "bound": (Z**2).sum(axis=1).max() / margin**2,
+                "mistakes": np.median([iterations(fm.perceptron, Z[order]) for order in orders]),
+            }
+
+
+@ramdas14_example.draw
+def _(table, ax):
+    looks = {"color": BLACK, "linestyle": "-"}, {"color": VERMILLION, "linestyle": "--"}
+    for (kind, rows), look in zip(groups(table, "points"), looks, strict=True):
+        ax.loglog(rows["r"], rows["bound"], label=f"points {kind}: bound", **look | BOUND)
+        ax.loglog(rows["r"], rows["mistakes"], label=f"points {kind}: mistakes", **look)
+    ax.set(xlabel="r: the points as they are have the lengths r and 1/r")
+    ax.set(ylabel="mistakes of the perceptron")
+    plain(ax.xaxis, 1, 2, 5, 10)
+    plain(ax.yaxis)
+
+
+@ramdas14_example.numbers
+def _(table):
+    raw, scaled = where(table, r=10)["mistakes"]
+    return {"factor": f"{raw / scaled:.0f}"}
+
+
 PERCEPTRONS = {"perceptron": fm.perceptron, "NKP": fm.nkp, "SNKP": fm.snkp}
 
 
@@ -786,6 +843,81 @@ def _(table, by_margin, by_points):
     by_points.set_xlabel("number of points n")
     plain(by_margin.xaxis, 3, 10, 30, 100, 300)
     plain(by_points.xaxis)
+
+
+def planted_inradius(n, d, thinnest, rng):
+    """Draw rows, largest length 1, and return the radius of the largest ball around 0 that their hull holds.
+
+    It is the hull of all t +- a_j e_j, whose facets are (1 - sum_j |t_j| / a_j) / (sum_j a_j^-2)^(1/2) or more from 0.
+    """
+    a = np.geomspace(1, thinnest, d)
+    shares = rng.uniform(-1, 1, d)
+    shares *= 0.5 / np.abs(shares).sum()
+    corners = np.vstack((np.diag(a), -np.diag(a))) + shares * a
+    Z = np.vstack((corners, rng.dirichlet(np.full(2 * d, 0.3), size=n - 2 * d) @ corners))
+    scale = np.linalg.norm(Z, axis=1).max()
+    return Z / scale, 0.5 / np.linalg.norm(1 / a) / scale
+
+
+CERTIFIERS = {
+    "von Neumann": fm.von_neumann,
+    "ISNKPVN": fm.isnkpvn,
+    "SNKP": fm.snkp,
+    "subspace perceptron": partial(fm.subspace_perceptron, stop="separated"),
+}
+
+
+@figure(
+    "ramdas14:theorem4",
+    "Without a separator certificates come within the proved number of iterations",
+    minutes=1,
+    panels=(1, 2),
+    trials=5,
+    points=17,
+    quick={"trials": 1, "points": 5},
+)
+def ramdas14_theorem4(run, trials, points):
+    """Data: 200 points in 40 dimensions; the hull of all y·x holds a ball of radius |ρ| around 0. Certificate to ε: no
+    margin is ε or more. SNKP, ISNKPVN: smoothed perceptrons. An iteration is a product, of von Neumann's method 1/200.
+
+    Linear kernel, medians of {trials} draws, seed {seed}. ISNKPVN: with restarts and the ℓ2 prox. A product is that of
+    the 200 × 200 kernel matrix and a vector. Proved: Theorem 4 for ISNKPVN; √(8 ln n)/ε for SNKP; that of the subspace
+    perceptron is ours.
+    """
+    rng = run.rng()
+    eps = np.geomspace(1e-2, 1e-6, 17)[:points]
+    for hull, thinnest in (("a thin hull", 1e-3), ("a thicker hull", 0.1)):
+        draws = [planted_inradius(200, 40, thinnest, rng) for _ in range(trials)]
+        rho = np.median([radius for _, radius in draws])
+        bounds = {
+            "ISNKPVN": 2 * math.sqrt(8 * 200) * np.fmin(1 / eps, 1 / rho) * (np.log2(1 / eps) + 1),
+            "SNKP": math.sqrt(8 * math.log(200)) / eps,
+            "subspace perceptron": (1.05 * (2 * math.log(2 * 200) - 0.75) / eps) ** (2 / 3),
+        }
+        for method, algorithm in run.bar(CERTIFIERS.items(), hull):
+            counts = [[iterations(algorithm, Z, eps=least) for least in eps] for Z, _ in draws]
+            yield {
+                "hull": hull,
+                "method": method,
+                "rho": rho,
+                "eps": eps,
+                "iterations": np.median(counts, axis=0),
+                "bound": bounds.get(method, math.nan),
+            }
+
+
+@ramdas14_theorem4.draw
+def _(table, *axes):
+    for ax, (hull, part) in zip(axes, groups(table, "hull"), strict=True):
+        for method, rows in groups(part, "method"):
+            ax.loglog(1 / rows["eps"], rows["iterations"], label=method, **LOOKS[method])
+            if rows["bound"][0] > 0:
+                label = f"proved for {method}"
+                ax.loglog(1 / rows["eps"], rows["bound"], label=label, **LOOKS[method] | BOUND)
+        inverse = 1 / part["rho"][0]
+        ax.axvline(inverse, color=GREY, label="ε = |ρ|", linestyle="-", linewidth=1.2)
+        ax.set(title=f"{hull}: |ρ| = 1/{inverse:,.0f}", ylim=(2, 2e7))
+        ax.set(xlabel="1/ε: the finer the certificate", ylabel="iterations to a certificate")
 
 
 # ======================================================================================================================
