@@ -500,7 +500,6 @@ LOOKS = {  # of methods, the same in all pictures; no two have both colour and d
         "NKP": (BLACK, "-."),
         "von Neumann": (ORANGE, ":"),
         "SNKP": (VERMILLION, "--"),
-        "SNKPVN": (GREEN, ":"),
         "ISNKPVN": (SKY, LONG_DOT),
         "ISNKPVN, entropy": (PURPLE, LONG),
         "momentum": (BLUE, "-."),
@@ -514,11 +513,10 @@ LOOKS = {  # of methods, the same in all pictures; no two have both colour and d
         "normalised GD, step 100": (PURPLE, ":"),
         "homotopic subgradient": (GREEN, "-"),
         "diagonal descent": (BLACK, LONG),
-        "diagonal descent, steps 1.4 times as long": (SKY, LONG),
         "inertial descent": (PURPLE, "--"),
         "inertial descent, α = 3": (PURPLE, "--"),  # the usual one
         "inertial descent, α = 10": (VERMILLION, "-"),
-        "inertial descent, α = 30": (BLUE, LONG),
+        "inertial descent, α = 30": (SKY, MIXED),
         "inertial descent, α = 50": (GREEN, "-."),
         "inertial descent, α = 3, restarts": (BLUE, MIXED),
         "inertial descent, α = 10, restarts": (GREEN, LONG_DOT),
@@ -1142,6 +1140,139 @@ def _(table):
 # ======================================================================================================================
 # apidopoulos22
 # ======================================================================================================================
+
+
+@figure(
+    "apidopoulos22:fig1",
+    "Of these three losses the hinge loss alone is 0 from a margin of 1 on",
+    minutes=0.02,
+    height=3.2,
+)
+def apidopoulos22_fig1(run):
+    """No data: the losses are drawn from their formulas. Margin m of a point: its label, +1 or −1, times its score."""
+    m = np.linspace(-2.5, 2.5, 1001)
+    yield {"loss": "exponential loss: exp(−m)", "m": m, "value": np.exp(-m)}
+    yield {"loss": "logistic loss: ln(1 + exp(−m))", "m": m, "value": np.logaddexp(0.0, -m)}
+    yield {"loss": "hinge loss: max(0, 1 − m)", "m": m, "value": np.maximum(0.0, 1.0 - m)}
+
+
+@apidopoulos22_fig1.draw
+def _(table, ax):
+    for loss, rows in groups(table, "loss"):
+        ax.plot(rows["m"], rows["value"], label=loss)
+    ax.set(xlabel="margin m of a point", ylabel="loss", xlim=(-2.5, 2.5), ylim=(-0.2, 6))
+
+
+def toy_runs(run, steps):
+    """Return the 80 signed points of Figures 2 and 3 and {method: its weights w_t for t = 1, .., steps}.
+
+    The coordinates of the support vectors, which are the first two points of each class, add up to 2, those of the
+    other points to 2.2 or more: the weights of the largest margin are (1/2, 1/2).
+    """
+    support = np.array([[0.5, 1.5], [1.5, 0.5]])
+    far = run.rng().normal((2.0, 2.0), 0.45, size=(100, 2))
+    far = far[far.sum(axis=1) > 2.2][:76]
+    Z = np.vstack((support, far[:38], support, far[38:]))
+    methods = {"diagonal descent": fm.diagonal_descent}
+    for accel in (10, 30, 50):
+        method = partial(fm.inertial_diagonal_descent, accel=accel)
+        methods[f"inertial descent, α = {accel}"] = method
+    options = {"lam": "1/t", "lam0": 4.0, "step": 1 / np.linalg.norm(Z, 2) ** 2}
+    paths = {}
+    for name, method in methods.items():
+        # So many looks a decade are at every iteration.
+        paths[name] = trajectory(method, fm.FeatureGram(Z), steps, 10**4, **options).iterates @ Z
+    return Z, paths
+
+
+TOY = {"steps": 1000, "quick": {"steps": 200}}
+
+
+@figure(
+    "apidopoulos22:fig2",
+    "All methods find one line, that of the largest margin, to within {angle}°",
+    minutes=0.05,
+    height=4.6,
+    **TOY,
+)
+def apidopoulos22_fig2(run, steps):
+    """Data: 80 points in the plane, in two classes. Line of a method: where its classifier changes its answer, after
+    {steps:,} steps. The lines coincide; to be seen they are drawn from broad to narrow.
+
+    Two support vectors a class, ±(1/2, 3/2) and ±(3/2, 1/2), other points of N(±(2, 2), standard deviation 0.45), seed
+    {seed}. Linear kernel, penalty λₜ = 4/t, steps of 1/‖Z‖² for the signed points Z.
+    """
+    Z, paths = toy_runs(run, steps)
+    support = Z[:2]
+    kinds = {
+        "class +1": Z[:40],
+        "class −1": -Z[40:],
+        "support vectors: nearest to the line": np.vstack((support, -support)),
+    }
+    kinds |= {method: w[-1:] for method, w in paths.items()}
+    for kind, points in kinds.items():
+        yield {"kind": kind, "a": points[:, 0], "b": points[:, 1]}
+
+
+@apidopoulos22_fig2.draw
+def _(table, ax):
+    (above, up), (below, down), (nearest, support), *lines = groups(table, "kind")
+    for width, (method, w) in zip((8, 5, 2.5, 0.8), lines, strict=True):
+        slope = -w["a"][0] / w["b"][0]
+        look = {"color": LOOKS[method]["color"], "linestyle": "-", "linewidth": width}
+        ax.axline((0, 0), slope=slope, label=method, **look)
+    for point in zip(support["a"], support["b"], strict=True):
+        ax.axline(point, slope=slope, color=GREY, linestyle="--", linewidth=1)
+    ax.plot(up["a"], up["b"], "o", color=GREY, label=above)
+    ax.plot(down["a"], down["b"], "s", color=GREY, fillstyle="none", label=below)
+    look = {"color": VERMILLION, "fillstyle": "none", "markersize": 11}
+    ax.plot(support["a"], support["b"], "o", label=nearest, **look)
+    ax.set(aspect="equal", xlim=(-4, 4), ylim=(-4, 4))
+    ax.set(xlabel="first coordinate of a point", ylabel="second coordinate")
+
+
+@apidopoulos22_fig2.numbers
+def _(table):
+    _, _, _, *lines = groups(table, "kind")
+    angles = [math.degrees(math.atan2(w["b"][0], w["a"][0])) for _, w in lines]
+    return {"angle": f"{np.ptp(angles):.2g}"}
+
+
+@figure(
+    "apidopoulos22:fig3",
+    "Diagonal descent converges linearly, inertial descent faster: the larger α, the nearer in the end",
+    minutes=0.1,
+    height=3.6,
+    **TOY,
+)
+def apidopoulos22_fig3(run, steps):
+    """Data: 80 points in the plane, in two classes that a line separates. Both descents step on hinge loss plus a ridge
+    penalty that fades; α damps inertia. Margins swing: drawn is the largest gap from t on.
+
+    As Figure 2: support vectors ±(1/2, 3/2) and ±(3/2, 1/2), other points of N(±(2, 2), standard deviation 0.45), seed
+    {seed}; linear kernel, penalty λₜ = 4/t, steps of γ = 1/‖Z‖² for the signed points Z. Predicted: μ is the least
+    eigenvalue, but for 0, of the support vectors' kernel matrix; the line goes through the last gap.
+    """
+    Z, paths = toy_runs(run, steps)
+    t = np.arange(1, steps + 1)
+    # Of the kernel matrix of the four support vectors the eigenvalues are 8, 2, 0 and 0.
+    rate = 1 - 2 / np.linalg.norm(Z, 2) ** 2
+    for method, w in paths.items():
+        direction = w / np.linalg.norm(w, axis=1, keepdims=True)
+        gap = math.sqrt(2) - (direction @ Z.T).min(axis=1)
+        predicted = gap[-1] * rate ** (t - steps) if method == "diagonal descent" else math.nan
+        yield {"method": method, "t": t, "margin_gap": gap, "predicted": predicted}
+
+
+@apidopoulos22_fig3.draw
+def _(table, ax):
+    for method, rows in groups(table, "method"):
+        ax.semilogy(rows["t"], from_here_on(rows["margin_gap"]), label=method, **LOOKS[method])
+    rows = where(table, method="diagonal descent")
+    label = "predicted for diagonal descent: a factor 1 − γμ a step"
+    ax.semilogy(rows["t"], rows["predicted"], label=label, **LOOKS["diagonal descent"] | BOUND)
+    ax.set(xlabel="iterations t", ylabel="largest margin − margin reached", ylim=(1e-16, 1))
+    ax.xaxis.set_major_formatter("{x:,g}")
 
 
 def with_flips(y, share, rng):
