@@ -869,7 +869,7 @@ CERTIFIERS = {
 @figure(
     "ramdas14:theorem4",
     "Without a separator certificates come within the proved number of iterations",
-    minutes=1,
+    minutes=0.5,
     panels=(1, 2),
     trials=5,
     points=17,
@@ -1495,7 +1495,7 @@ def _(table):
 @figure(
     "apidopoulos22:width",
     "Inertial descent is ahead of momentum where the kernel is narrow, and behind where it is wide",
-    minutes=8,
+    minutes=3,
     data="mnist htru2",
     panels=(1, 2),
     height=3.3,
@@ -1633,7 +1633,7 @@ def _(table, errors, differences):
                 ax.errorbar(place, values.mean(), deviation, label=method, **look)
     differences.axhline(0, color=GREY, linestyle="-", linewidth=1.2, zorder=1)
     errors.set(title="test error", ylabel="test error in %")
-    differences.set(title="less that of SVMs of hinge loss", ylabel="difference in points")
+    differences.set(title="test error − that of SVMs of hinge loss", ylabel="difference in %")
     for ax in (errors, differences):
         ax.set(xlabel="wrong labels in %", xticks=[0, 10, 20])
 
