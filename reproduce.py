@@ -77,6 +77,7 @@ from numba.core.compiler_lock import global_compiler_lock
 from tqdm import tqdm
 
 import fastmargin as fm
+from figures import networks
 
 ROOT = Path(__file__).resolve().parent
 FOLDER = ROOT / "figures"
@@ -530,6 +531,7 @@ LOOKS = {  # of methods, the same in all pictures; no two have both colour and d
         "spectral descent": (ORANGE, LONG),
         "Muon": (SKY, "-."),
         "Adam": (PURPLE, "-"),
+        "gradient descent with momentum": (BLUE, LONG_DOT),
     }.items()
 }
 # What is proved of a method is drawn in its colour, broad and pale.
@@ -1136,6 +1138,139 @@ def _(table, margins, errors):
 @ji21_fig3.numbers
 def _(table):
     return {"images": f"{table['images'][0]:,.0f}"}
+
+
+FIG4_NETWORKS = {
+    "with biases": networks.ALEXNET,
+    "without biases": networks.without_biases(networks.ALEXNET),
+}
+
+
+def kernel_rows(job, steps, epochs, X, y, X_test, y_test):
+    """Train a network, job = (network, seed), and return the rows of its tangent kernels."""
+    network, seed = job
+    layers = FIG4_NETWORKS[network]
+    rows = []
+    for epoch, weights in networks.train(layers, X, y, epochs, seed).items():
+        K, outputs = networks.tangent_kernel(layers, weights, X, X)
+        cross, test_outputs = networks.tangent_kernel(layers, weights, X_test, X)
+        lengths = np.sqrt(K.diagonal().astype(float))
+        K = (K + K.T) / 2 / np.outer(lengths, lengths)  # rounding made K slightly unsymmetric
+        G = fm.pair_gram(fm.gram(K, kernel="precomputed", normalize=None), y, 10)
+        walk = trajectory(fm.adaptive_sampling, G, steps, 6, seed=seed)
+        best = fm.max_margin(G, tol=1e-6)
+        alphas = np.vstack((walk.iterates, best.alpha))
+        # The length of a test image's features multiplies all its scores and changes no class.
+        scores = G.decision_function(alphas, cross / lengths)
+        *on_the_way, wrong = scores.argmax(axis=2) != y_test
+        if epoch == 0:
+            untrained = wrong
+        change = wrong.astype(float) - untrained
+        row = {
+            "network": network,
+            "seed": seed,
+            "epoch": epoch,
+            "t": walk.trace["iteration"],
+            "sampling_error": np.mean(on_the_way, axis=1),
+            "kernel_error": np.mean(wrong),
+            "network_error": np.mean(test_outputs.argmax(axis=1) != y_test),
+            "train_error": np.mean(outputs.argmax(axis=1) != y),
+            "change": np.mean(change),
+            "change_error": change.std(ddof=1) / math.sqrt(len(change)),
+        }
+        rows.append(row)
+    return rows
+
+
+@figure(
+    "ji21:fig4",
+    "Training improves the tangent kernel for {better} of {all} networks, for {surely} of them beyond two standard "
+    "errors",
+    minutes=75,
+    data="cifar10",
+    panels=(1, 3),
+    height=3.1,
+    images=128,
+    tests=10_000,
+    seeds=12,
+    epochs=(0, 64, 256, 1024),
+    steps=2**15,
+    quick={"tests": 500, "seeds": 2, "epochs": (0, 8), "steps": 2**13},
+)
+def ji21_fig4(run, images, tests, seeds, epochs, steps):
+    """Data: CIFAR-10, {images} training and {tests:,} test images, ten classes. Networks: small AlexNets. Tangent
+    kernel: of the gradients of a network's outputs; its error is that of the predictor with its largest margin.
+    Bands: ranges.
+
+    AlexNet with a quarter of its channels and dense layers of 512 units, at first uniform in ±1/√(fan-in), with biases
+    for {seeds} seeds, without for half of them; SGD, step 0.1, batches of 16. The seed, from {seed} on, decides
+    weights, batches and samples. Colours standardised, features of length 1, {pairs:,} pairs; largest margins known to
+    1e-6. Left: sampling with momentum on its way to the largest margin, for the network whose kernel gains most; level:
+    this network, trained. Standard errors are paired by test image.
+    """
+    X, y, X_test, y_test = run.cifar10()
+    X, y, X_test, y_test = X[:images], y[:images], X_test[:tests], y_test[:tests]
+    run.facts["pairs"] = 9 * len(y)
+    mean = X.mean(axis=(0, 1, 2))
+    deviation = X.std(axis=(0, 1, 2))
+    X, X_test = (((x - mean) / deviation).astype(np.float32) for x in (X, X_test))
+    jobs = [("with biases", run.seed + k) for k in range(seeds)]
+    jobs += [("without biases", run.seed + k) for k in range((seeds + 1) // 2)]
+    for rows in in_processes(run, kernel_rows, jobs, steps, epochs, X, y, X_test, y_test):
+        yield from rows
+
+
+@ji21_fig4.draw
+def _(table, walks, medians, gains):
+    ends = where(table, t=table["t"].max())  # a line for each kernel
+    trained = where(ends, epoch=ends["epoch"].max())
+    with_biases = where(trained, network="with biases")
+    most = with_biases["change"].argmin()
+    best = where(table, network="with biases", seed=with_biases["seed"][most])
+    for epoch, rows in groups(best, "epoch"):
+        label = f"kernel after {epoch:,.0f} epochs"
+        walks.semilogx(rows["t"], 100 * rows["sampling_error"], label=label)
+    of_network = {"color": PURPLE, "linestyle": "-"}
+    walks.axhline(100 * with_biases["network_error"][most], **of_network)
+    walks.set(title="kernels of one network", xlabel="iterations of sampling")
+    plain(walks.xaxis, 1, 100, 10_000)
+
+    part = where(ends, network="with biases")
+    epochs = np.unique(part["epoch"])
+    places = np.arange(len(epochs))
+    for name, label, look in (
+        ("network_error", "the network itself", of_network),
+        ("kernel_error", "largest margin of its kernel", LOOKS["max_margin"]),
+    ):
+        low, middle, high = np.percentile(100 * by_seed(part, name), (0, 50, 100), axis=0)
+        medians.plot(places, middle, marker="o", label=label, **look)
+        medians.fill_between(places, low, high, color=look["color"], alpha=0.15, linewidth=0)
+    medians.set_xticks(places, [f"{epoch:,.0f}" for epoch in epochs])
+    medians.set(
+        title=f"{len(with_biases['seed'])} networks with biases", xlabel="epochs of training"
+    )
+    medians.sharey(walks)
+    for ax in (walks, medians):
+        ax.set(ylabel="test error in %", ylim=(71, 95))
+        ax.label_outer()
+
+    order = np.argsort(trained["change"])
+    change, error = (100 * trained[name][order] for name in ("change", "change_error"))
+    look = {"color": GREEN, "linestyle": "none", "marker": "o", "markersize": 4, "capsize": 2}
+    gains.errorbar(change, -np.arange(len(order)), xerr=2 * error, elinewidth=1, **look)
+    gains.axvline(0, color=GREY, linestyle="-", linewidth=1.2)
+    gains.set(title=f"all {len(order)}, also without biases", yticks=[])
+    gains.set(
+        ylabel="networks", xlabel="change of the kernel's error\nin points, ± 2 standard errors"
+    )
+
+
+@ji21_fig4.numbers
+def _(table):
+    trained = where(table, t=table["t"].max(), epoch=table["epoch"].max())
+    change = trained["change"]
+    surely = change < -2 * trained["change_error"]
+    return {"better": str(sum(change < 0)), "surely": str(sum(surely)), "all": str(len(change))}
 
 
 # ======================================================================================================================
