@@ -510,7 +510,7 @@ LOOKS = {  # of methods, the same in all pictures; no two have both colour and d
         "batch perceptron": (PURPLE, MIXED),
         "batch perceptron, last iterate": (BLACK, ":"),
         "gradient descent": (BLACK, "--"),
-        "gradient descent, step 1": (BLACK, "--"),  # the usual one
+        "gradient descent, step 1": (BLACK, "--"),
         "gradient descent, step 10⁶": (ORANGE, LONG_DOT),
         "normalised GD": (VERMILLION, ":"),
         "normalised GD, step 100": (PURPLE, ":"),

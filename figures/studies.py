@@ -116,7 +116,7 @@ def last_layers(X, y, steps):
 @figure(
     "network",
     "After {epochs} epochs the last layer of a small network has {share} % of the margin that its inputs allow",
-    minutes=0.2,
+    minutes=0.15,
     height=2.8,
     steps=10_000,
     quick={"steps": 200},
@@ -199,12 +199,12 @@ PAIRS = ((0, 1), (1, 7), (2, 3), (2, 7), (3, 5), (3, 8), (4, 9), (5, 6), (5, 8),
 
 
 def rows_of_products(family, G, methods, steps):
-    """Yield the products that each method takes to three goals on one data set, and what is proved of ours."""
+    """Yield the products that each method takes to three goals on G, and what is proved of the subspace perceptron."""
     rho = math.inf
     traces = {}
     for method, algorithm in methods.items():
         if OURS in method:
-            most = min(steps, 2000)
+            most = min(steps, 2000)  # its own work grows like the square of its products
             looks = np.arange(most)
         else:
             most = steps
@@ -285,7 +285,7 @@ def subspace(run, n, d, margin, sets, labelled, dimensions, links, images, pairs
 
 
 def fewer_products(table):
-    """Return momentum's products over ours at the least margin that momentum finds to 1 %: {goal: one a family}."""
+    """Return {goal: momentum's products over ours in each family}, at the least margin that momentum finds to 1 %."""
     times = {"separation": [], "gap_of_10": [], "gap_of_1": []}
     for _, part in groups(table, "family"):
         ours = where(part, method=OURS)
@@ -360,12 +360,12 @@ def with_easy_points(hard, n, rng):
     panels=(1, 2),
     doublings=12,
     euclidean=15_360,
-    finest=1e-6,
+    digits=6,
     accuracies=7,
     seeds=6,
-    quick={"doublings": 4, "euclidean": 480, "finest": 1e-4, "accuracies": 5, "seeds": 2},
+    quick={"doublings": 4, "euclidean": 480, "digits": 4, "accuracies": 5, "seeds": 2},
 )
-def open1(run, doublings, euclidean, finest, accuracies, seeds):
+def open1(run, doublings, euclidean, digits, accuracies, seeds):
     """Data: random points; medians of {seeds} seeds, bands: ranges. SNKP: a smoothed perceptron with the entropy prox.
     ISNKPVN: one with restarts, the prox Euclidean or entropy. A certificate to ε proves that no margin is as large as
     ε.
@@ -375,7 +375,7 @@ def open1(run, doublings, euclidean, finest, accuracies, seeds):
     boundary of their hull.
     """
     sizes = 120 * 2 ** np.arange(doublings)
-    accuracy = np.geomspace(1e-2, finest, accuracies)
+    accuracy = np.geomspace(1e-2, 10.0**-digits, accuracies)
     jobs = list(itertools.product(range(run.seed, run.seed + seeds), SMOOTHED.items()))
     for seed, (method, algorithm) in run.bar(jobs):
         for n in sizes[sizes <= euclidean] if method == "ISNKPVN" else sizes:
@@ -470,38 +470,35 @@ def open2(run, n, equal, columns, seeds):
 
 @open2.draw
 def _(table, *axes):
-    *given, equal = groups(table, "panel")
-    for ax, (_, part) in zip(axes, given, strict=False):
+    parts = groups(table, "panel")
+    for ax, (panel, _) in zip(axes, parts, strict=True):
+        ax.set(xscale="log", yscale="log", ylim=(1e-7, 100), title=panel)
+        ax.set(xlabel="columns T", ylabel="relative gap")
+        ax.label_outer()
+    for ax, (_, part) in zip(axes[:2], parts[:2], strict=True):
         for data, rows in groups(part, "data"):
             ax.plot(np.unique(rows["T"]), np.median(by_seed(rows, "gap"), axis=0), label=data)
-    rows = equal[1]
-    T = np.unique(rows["T"])
+    _, rows = parts[2]
     n = rows["n"][0]
     rho = rows["rho"][0]
+    T = np.unique(rows["T"])
     look = LOOKS["sampling with momentum"]
-    right = axes[-1]
-    right.plot(
-        T, by_seed(rows, "gap").mean(axis=0), label="inner products 1/2, with momentum", **look
-    )
+    label = "inner products 1/2, with momentum"
+    axes[2].plot(T, by_seed(rows, "gap").mean(axis=0), label=label, **look)
     proved = 4 * (math.log(n) + (1 + math.log(math.cosh(1))) * T) / (rho**2 * T * (T + 3))
-    right.plot(T, proved, label="proved, in the mean", **look | BOUND)
-    # Weights on T points have the margin 1/sqrt(2 + 2/T) or less on another point.
+    axes[2].plot(T, proved, label="proved, in the mean", **look | BOUND)
+    # Weights on T points have the margin 1/sqrt(2 + 2/T) or less, by another point.
     few = T[T < n]
     least = 1 - 1 / (rho * np.sqrt(2 + 2 / few))
-    right.plot(
-        few, least, label="least possible for T < n", **BOUND | {"color": GREY, "linewidth": 7}
-    )
-    for ax, (panel, _) in zip(axes, (*given, equal), strict=True):
-        ax.set(xscale="log", yscale="log", ylim=(1e-7, 100), xlabel="columns T", title=panel)
-        ax.set_ylabel("relative gap")
-        ax.label_outer()
+    broad = {"color": GREY, "linestyle": "-", "linewidth": 7, "alpha": 0.4}
+    axes[2].plot(few, least, label="least possible for T < n", **broad)
 
 
 # ======================================================================================================================
 # A question that apidopoulos22 leaves open
 # ======================================================================================================================
 
-# The distance is predicted to fall like t^-power (1 - 1/κ)^(share t), without inertia, and with it.
+# (power, share): the distance is predicted to fall like t^-power (1 - 1/κ)^(share t).
 FALLS = {
     "diagonal descent": (0.0, 1.0),
     "inertial descent, α = 3": (1.5, 0.5),
@@ -538,9 +535,9 @@ def image_rows(X, y):
 
 
 def approaches(Z, on_face, depth):
-    """Yield for each method κ, spaced iterations t, and the distances ‖w_t - w*‖/‖w*‖ after them.
+    """Yield method, κ, iterations t, and the distances ‖w_t - w*‖/‖w*‖ after them.
 
-    A run ends where its distance is predicted to be e^-depth.
+    A run ends about where its distance is expected to be e^-depth.
     """
     face = Z[on_face]
     gamma = np.linalg.norm(Z, 2) ** -2
@@ -549,8 +546,13 @@ def approaches(Z, on_face, depth):
     root = math.sqrt(contraction)
     w = np.linalg.lstsq(face, np.ones(len(face)))[0]
     for method, algorithm in DESCENTS.items():
-        power, share = FALLS.get(method, (0.0, math.nan))
-        fall = root if "restarts" in method else -math.log1p(-contraction) * share
+        if method in FALLS:
+            power, share = FALLS[method]
+            fall = -share * math.log1p(-contraction)
+        else:
+            # With restarts: as seen, of which there is no theorem
+            power = 0.0
+            fall = root
         t = np.geomspace(10, 1e7, 1000)
         enough = fall * t + power * np.log1p(root * t) > depth
         # 20 or more in a period of a swing, pi / root
