@@ -501,6 +501,7 @@ LOOKS = {  # of methods, the same in all pictures; no two have both colour and d
         "NKP": (BLACK, "-."),
         "von Neumann": (ORANGE, ":"),
         "SNKP": (VERMILLION, "--"),
+        "SNKPVN": (GREEN, ":"),
         "ISNKPVN": (SKY, LONG_DOT),
         "ISNKPVN, entropy": (PURPLE, LONG),
         "momentum": (BLUE, "-."),
@@ -510,8 +511,11 @@ LOOKS = {  # of methods, the same in all pictures; no two have both colour and d
         "batch perceptron": (PURPLE, MIXED),
         "batch perceptron, last iterate": (BLACK, ":"),
         "gradient descent": (BLACK, "--"),
+        "gradient descent, step 1": (BLACK, "--"),
+        "gradient descent, step 10⁶": (ORANGE, LONG_DOT),
         "normalised GD": (VERMILLION, ":"),
         "normalised GD, step 100": (PURPLE, ":"),
+        "normalised GD, step 10⁴": (GREEN, MIXED),
         "homotopic subgradient": (GREEN, "-"),
         "diagonal descent": (BLACK, LONG),
         "inertial descent": (PURPLE, "--"),
@@ -725,6 +729,15 @@ def planted_margin(n, d, rho, rng):
     u /= np.linalg.norm(u, axis=1, keepdims=True)
     u[0] = -u[1:].sum(axis=0)
     u[0] /= np.linalg.norm(u[0])
+    return np.column_stack((np.full(n, rho), math.sqrt(1 - rho**2) * u))
+
+
+def planted_power_law(n, d, rho, rng, power=1):
+    """Draw rows as planted_margin does, but the u_i fall like j^-power along the axes; 0 is a mixture of all u_i."""
+    u = rng.normal(size=(n, d - 1)) / np.arange(1, d) ** power
+    u /= np.linalg.norm(u, axis=1, keepdims=True)
+    u -= rng.dirichlet(np.full(n, 0.3)) @ u
+    u /= np.linalg.norm(u, axis=1).max()
     return np.column_stack((np.full(n, rho), math.sqrt(1 - rho**2) * u))
 
 

@@ -5,6 +5,7 @@ How a figure is written stands in reproduce.py, section Figures.
 
 import itertools
 import math
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -23,15 +24,30 @@ from figures.networks import (
 )
 from reproduce import (
     BLUE,
+    BOUND,
+    GREY,
     LOOKS,
     SKY,
+    by_seed,
+    draw_seeds,
     figure,
+    from_here_on,
     groups,
     in_processes,
+    iterations,
+    level,
+    number,
     plain,
+    planted_margin,
+    planted_power_law,
     spaced,
+    trajectory,
     where,
 )
+
+# ======================================================================================================================
+# What a certificate shows
+# ======================================================================================================================
 
 
 def quadrants(run):
@@ -94,6 +110,704 @@ def _(table):
         "percent": f"{100 * gap:.2g}",
         "slow": f"{slow['products'][-1]:,.0f}",
         "fast": f"{exact['products'][0]:.2g}",
+    }
+
+
+def last_layers(X, y, steps):
+    """Train a network of 64 ReLU units by gradient descent: yield what its last layer sees, and its weights."""
+    inputs = np.column_stack([X, np.ones(len(X))])
+    V = np.random.default_rng(1).normal(size=(3, 64))
+    w = np.zeros(64)
+    for _ in range(steps + 1):
+        hidden = np.maximum(inputs @ V, 0)
+        yield hidden, w
+        pull = y / (1 + np.exp(y * (hidden @ w))) / len(y)
+        V += 0.5 * inputs.T @ (np.outer(pull, w) * (hidden > 0))
+        w += 0.5 * pull @ hidden
+
+
+@figure(
+    "network",
+    "After {epochs} epochs the last layer of a small network has {share} % of the margin that its inputs allow",
+    minutes=0.15,
+    height=2.8,
+    steps=10_000,
+    quick={"steps": 200},
+)
+def network(run, steps):
+    """Data: 500 points of the plane, labelled by the sign of x₁x₂. Network: 64 hidden ReLU units and a last layer,
+    trained once. Margin: the least signed distance of the hidden outputs from the last layer's plane.
+
+    Points of N(0, 1), seed {seed}. Gradient descent on the mean logistic loss, step 0.5; an epoch is one step on all
+    points. The last layer has no intercept. The largest margin is certified to 1e-9.
+    """
+    X, y = quadrants(run)
+    looks = spaced(steps)
+    weights = None
+    for epoch, (hidden, w) in enumerate(run.bar(last_layers(X, y, steps), total=steps + 1)):
+        if epoch in looks:
+            layer = fm.features(hidden, y, normalize=None)
+            best = fm.max_margin(layer, tol=1e-9, start=weights)
+            weights = best.alpha  # the next search begins here
+            margin, _ = fm.separator_margin(layer, w)
+            yield {"epoch": epoch, "margin": margin, "largest": best.lower}
+
+
+@network.draw
+def _(table, ax):
+    label = "largest of any last layer: max_margin"
+    ax.semilogx(table["epoch"], table["largest"], label=label, **LOOKS["max_margin"])
+    label = "of the trained last layer"
+    ax.plot(table["epoch"], table["margin"], color=BLUE, linestyle="-", label=label)
+    most = table["largest"].max()
+    ax.set(xlabel="epoch", ylabel="margin of the last layer", ylim=(-2 * most, 1.3 * most))
+    level(ax, 0, "below: a point on its wrong side", above=False)
+    plain(ax.xaxis)
+
+
+@network.numbers
+def _(table):
+    share = table["margin"][-1] / table["largest"][-1]
+    return {"share": number(100 * share, ".0f"), "epochs": f"{table['epoch'][-1]:,.0f}"}
+
+
+# ======================================================================================================================
+# The subspace perceptron
+# ======================================================================================================================
+
+
+def random_labels(n, most, rng):
+    """Yield unit Gaussian rows, whose signs change nothing, in ever more dimensions from the fewest with a margin."""
+    u = rng.normal(size=(n, most))
+    none = 1
+    some = most  # dimensions
+    while some - none > 1:
+        d = (none + some) // 2
+        separated = fm.max_margin(fm.FeatureGram(u[:, :d]), tol=0.5).lower > 0
+        none, some = (none, d) if separated else (d, some)
+    for d in some + 2 ** np.arange(int(math.log2(most - some)) + 1) - 1:
+        yield u[:, :d] / np.linalg.norm(u[:, :d], axis=1, keepdims=True)
+
+
+def chain(n):
+    """Return z_i = (e_i - e_{i-1}) / sqrt(2), e_0 = 0: a product carries news to the next row only, so many are due."""
+    return (np.eye(n) - np.eye(n, k=-1)) / math.sqrt(2)
+
+
+def products_to(gap, trace):
+    """Return the products after which the interval is above 0, its length at most this part of upper; nan if never."""
+    met = (trace["lower"] > 0) & (trace["upper"] - trace["lower"] <= gap * trace["upper"])
+    return trace["products"][met.argmax()] if met.any() else math.nan
+
+
+OURS = "subspace perceptron"
+BY_PRODUCTS = {
+    OURS: fm.subspace_perceptron,
+    "momentum": fm.momentum,
+    "SNKP": partial(fm.snkp, stop=None),
+}
+# memory=1 is the smallest that it works with.
+CUT_DOWN = {"subspace perceptron, span of 5 vectors": partial(fm.subspace_perceptron, memory=1)}
+PAIRS = ((0, 1), (1, 7), (2, 3), (2, 7), (3, 5), (3, 8), (4, 9), (5, 6), (5, 8), (7, 9))
+
+
+def rows_of_products(family, G, methods, steps):
+    """Yield the products that each method takes to three goals on G, and what is proved of the subspace perceptron."""
+    rho = math.inf
+    traces = {}
+    for method, algorithm in methods.items():
+        if OURS in method:
+            most = min(steps, 2000)  # its own work grows like the square of its products
+            looks = np.arange(most)
+        else:
+            most = steps
+            looks = spaced(most - 1, 48)
+        found = algorithm(G, tol=0.01, max_iter=most, trace_at=looks)
+        # The last certificate of a run that is cut off is sharper than those before.
+        traces[method] = found.trace[found.trace["iteration"] < most]
+        rho = min(rho, found.upper)
+    R = 2 * math.log(2 * found.p.size) - 1
+    for method, trace in traces.items():
+        yield {
+            "family": family,
+            "method": method,
+            "inverse_margin": 1 / rho,
+            "separation": products_to(1.0, trace),
+            "gap_of_10": products_to(0.1, trace),
+            "gap_of_1": products_to(0.01, trace),
+            "proved": (1.05 * (R + 0.25) / rho) ** (2 / 3) if method == OURS else math.nan,
+        }
+
+
+@figure(
+    "subspace",
+    "The subspace perceptron takes {least} to {most} times fewer products than momentum",
+    minutes=8,
+    data="mnist",
+    panels=(2, 3),
+    n=1500,
+    d=1000,
+    margin=15_000,
+    sets=9,
+    labelled=1000,
+    dimensions=4000,
+    links=300,
+    images=2000,
+    pairs=10,
+    steps=20_000,
+    quick={
+        "n": 100,
+        "d": 40,
+        "margin": 30,
+        "sets": 3,
+        "labelled": 40,
+        "dimensions": 80,
+        "links": 12,
+        "images": 200,
+        "pairs": 2,
+        "steps": 300,
+    },
+)
+def subspace(run, n, d, margin, sets, labelled, dimensions, links, images, pairs, steps):
+    """Data: five families of points of length 1 at most; ρ: their largest margin. A product reads all points twice, or
+    the kernel matrix once. SNKP and momentum nearly coincide. Last panel: at the least ρ that momentum finds to 1 %.
+
+    Seed {seed}. 1 and 2: n = {n:,} points of a planted margin in {d:,} dimensions, the j-th coordinate like 1/√j or
+    1/j². 3: {labelled:,} random points with random labels, in ever fewer dimensions. 4: 2 to {links} points, each of
+    which meets only the next. 5: {images:,} images of each pair, Gaussian kernel. Gap: of the certified interval, as a
+    share of its upper end. Span of 5 vectors: cut down whenever it has so many. Proved: (1.05 (R + 1/4)/ρ)^(2/3)
+    products and one more, R = 2 ln(2n) − 1; up to logarithms no method by products alone has a smaller power on all
+    data.
+    """
+    rng = run.rng()
+    margins = 1 / np.geomspace(1.5, margin, sets)
+    lengths = np.unique(np.geomspace(2, links, sets).astype(int))
+    families = {
+        "planted, spectrum 1/√j": (planted_power_law(n, d, rho, rng, 0.5) for rho in margins),
+        "planted, spectrum 1/j²": (planted_power_law(n, d, rho, rng, 2) for rho in margins),
+        "random labels": itertools.islice(random_labels(labelled, dimensions, rng), 3, None),
+        "chain": map(chain, lengths),
+    }
+    for family, drawn in run.bar(families.items()):
+        for Z in drawn:
+            yield from rows_of_products(family, fm.FeatureGram(Z), BY_PRODUCTS | CUT_DOWN, steps)
+    for digits in run.bar(PAIRS[:pairs], "MNIST"):
+        X, y, *_ = run.mnist(*digits)
+        G = fm.gram(X[:images], y[:images])
+        yield from rows_of_products("MNIST, pairs of digits", G, BY_PRODUCTS, steps)
+
+
+def fewer_products(table):
+    """Return {goal: momentum's products over ours in each family}, at the least margin that momentum finds to 1 %."""
+    times = {"separation": [], "gap_of_10": [], "gap_of_1": []}
+    for _, part in groups(table, "family"):
+        ours = where(part, method=OURS)
+        theirs = where(part, method="momentum")
+        k = np.argmax(np.where(np.isfinite(theirs["gap_of_1"]), theirs["inverse_margin"], 0))
+        for goal, found in times.items():
+            found.append(theirs[goal][k] / ours[goal][k])
+    return times
+
+
+@subspace.draw
+def _(table, *axes):
+    *panels, last = axes
+    for k, (family, part) in enumerate(groups(table, "family")):
+        ax = panels[k]
+        for method, rows in groups(part, "method"):
+            order = np.argsort(rows["inverse_margin"])
+            x = rows["inverse_margin"][order]
+            ax.loglog(x, rows["separation"][order], label=method, **LOOKS[method])
+            if method == OURS:
+                label = "proved for the subspace perceptron"
+                ax.plot(x, rows["proved"][order], label=label, **LOOKS[OURS] | BOUND)
+        ax.set(title=f"{k + 1}: {family}", xlabel="1/ρ: a smaller margin →", ylim=(0.5, 3e4))
+        plain(ax.xaxis)
+        ax.locator_params(axis="x", numticks=4)
+        plain(ax.yaxis)
+    labels = {
+        "separation": "to separation",
+        "gap_of_10": "to a gap of 10 %",
+        "gap_of_1": "to a gap of 1 %",
+    }
+    for (goal, found), marker in zip(fewer_products(table).items(), "osD", strict=True):
+        look = {"color": GREY, "marker": marker, "linestyle": "", "fillstyle": "none"}
+        last.semilogy(range(1, len(found) + 1), found, label=labels[goal], **look)
+    last.set(title="how many times fewer", xlabel="panel", ylim=(1, 1000))
+    plain(last.yaxis)
+    for ax in axes[::3]:
+        ax.set_ylabel("products to separation")
+    last.set_ylabel("momentum / subspace perceptron")
+
+
+@subspace.numbers
+def _(table):
+    times = fewer_products(table)["separation"]
+    return {"least": f"{min(times):.0f}", "most": f"{max(times):.0f}"}
+
+
+# ======================================================================================================================
+# Questions that ramdas14 and ji21 leave open
+# ======================================================================================================================
+
+SMOOTHED = {
+    "ISNKPVN": fm.isnkpvn,
+    "ISNKPVN, entropy": partial(fm.isnkpvn, prox="entropy"),
+    "SNKP": fm.snkp,
+}
+
+
+def with_easy_points(hard, n, rng):
+    """Add unit rows to `hard` until there are n: their first coordinate is 0.3 to 0.9, their mean does not separate."""
+    m = rng.uniform(0.3, 0.9, n - len(hard))
+    u = rng.normal(size=(len(m), hard.shape[1] - 1))
+    u[:, 0] += 1.0
+    u *= (np.sqrt(1 - m**2) / np.linalg.norm(u, axis=1))[:, None]
+    return np.vstack((hard, np.column_stack((m, u))))
+
+
+@figure(
+    "open1",
+    "With the entropy prox iterations do not grow with easy points; restarts pay on some data only",
+    minutes=1,
+    panels=(1, 2),
+    doublings=12,
+    euclidean=15_360,
+    digits=6,
+    accuracies=7,
+    seeds=6,
+    quick={"doublings": 4, "euclidean": 480, "digits": 4, "accuracies": 5, "seeds": 2},
+)
+def open1(run, doublings, euclidean, digits, accuracies, seeds):
+    """Data: random points; medians of {seeds} seeds, bands: ranges. SNKP: a smoothed perceptron with the entropy prox.
+    ISNKPVN: one with restarts, the prox Euclidean or entropy. A certificate to ε proves that no margin is as large as
+    ε.
+
+    Linear kernel, points of length 1 at most, ISNKPVN with γ = 2, seeds from {seed} on. An iteration is a product.
+    Left: 60 hard points in 10 dimensions and easy ones, ε = 0.0003. Right: 100 points in 200 dimensions; 0 is on the
+    boundary of their hull.
+    """
+    sizes = 120 * 2 ** np.arange(doublings)
+    accuracy = np.geomspace(1e-2, 10.0**-digits, accuracies)
+    jobs = list(itertools.product(range(run.seed, run.seed + seeds), SMOOTHED.items()))
+    for seed, (method, algorithm) in run.bar(jobs):
+        for n in sizes[sizes <= euclidean] if method == "ISNKPVN" else sizes:
+            rng = np.random.default_rng(seed)
+            Z = with_easy_points(planted_margin(60, 10, 0.003, rng), n, rng)
+            count = iterations(algorithm, Z, eps=0.0003)
+            yield {
+                "panel": "margin 0.003: 60 hard points, the others easy",
+                "method": method,
+                "seed": seed,
+                "x": n,
+                "iterations": count,
+            }
+        Z = planted_margin(97, 200, 0.1, np.random.default_rng(seed))
+        Z = np.vstack((Z, -Z[-3:]))
+        for eps in accuracy:
+            count = iterations(algorithm, Z, eps=eps)
+            yield {
+                "panel": "no margin: three points with both labels",
+                "method": method,
+                "seed": seed,
+                "x": 1 / eps,
+                "iterations": count,
+            }
+
+
+@open1.draw
+def _(table, by_points, by_accuracy):
+    for ax, (panel, part) in zip((by_points, by_accuracy), groups(table, "panel"), strict=True):
+        for method, rows in groups(part, "method"):
+            rows["t"] = rows["x"]
+            draw_seeds(ax, rows, "iterations", method, **LOOKS[method])
+        ax.set(xscale="log", yscale="log", ylim=(60, 1e5), title=panel)
+        plain(ax.yaxis)
+    by_points.set(xlabel="number of points n", ylabel="iterations to a separator")
+    by_accuracy.set(xlabel="1/ε: the finer the certificate", ylabel="iterations to a certificate")
+
+
+@figure(
+    "open2",
+    "Sampling with momentum: a gap of order 1/(ρ²T), the least possible at T < n, in the end nearly 1/T²",
+    minutes=1,
+    data="mnist",
+    panels=(1, 3),
+    height=3.0,
+    n=400,
+    equal=2048,
+    columns=2**17,
+    seeds=8,
+    quick={"n": 60, "equal": 32, "columns": 2**10, "seeds": 4},
+)
+def open2(run, n, equal, columns, seeds):
+    """Data: n points of length 1; ρ: their largest margin. Sampling reads T random columns of the n × n kernel matrix.
+    Gap: 1 − margin/ρ, the median of {seeds} runs; on the right the mean, of which the bound is proved.
+
+    Step 1, seeds from {seed} on. Images: Gaussian kernel, γ = 1; the others: linear kernel, ρ planted. Least possible:
+    by weights on T points. Proved: (4 ln n + 5.8 T)/(ρ²T(T + 3)).
+    """
+    rng = run.rng()
+    X, y, *_ = run.mnist(3, 5)
+    X = X[:n] / np.linalg.norm(X[:n], axis=1)[:, None]
+    G = fm.gram(X, y[:n], gamma=1.0, ridge=1e-12)
+    sets = {
+        f"{n} images of 3 and 5, Gaussian kernel": np.linalg.cholesky(G),
+        f"{n} points in 50 dimensions, ρ = 0.03": planted_margin(n, 50, 0.03, rng),
+        f"{n} points in 200 dimensions, ρ = 0.1": planted_power_law(n, 200, 0.1, rng, 0.5),
+        "64 orthogonal points": np.eye(64),
+    }
+    runs = [("with momentum", data, Z, columns) for data, Z in sets.items()]
+    runs += [("without momentum", data, Z, columns) for data, Z in sets.items()]
+    Z = math.sqrt(0.5) * np.column_stack((np.ones(equal), np.eye(equal)))
+    runs.append((f"{equal:,} points, inner products 1/2", "with momentum", Z, 32 * equal))
+    for panel, data, Z, most in run.bar(runs):
+        best = fm.max_margin(fm.FeatureGram(Z), tol=1e-12)
+        scale = np.max(np.sum(Z**2, axis=1))
+        rho = (best.lower + best.upper) / 2 / math.sqrt(scale)
+        G = fm.DenseGram(Z @ Z.T / scale)
+        momentum = panel != "without momentum"
+        for seed in range(run.seed, run.seed + seeds):
+            sampling = partial(fm.adaptive_sampling, seed=seed, momentum=momentum)
+            trace = trajectory(sampling, G, most, 12).trace
+            yield {
+                "panel": panel,
+                "data": data,
+                "n": len(Z),
+                "rho": rho,
+                "seed": seed,
+                "T": trace["iteration"],
+                "gap": 1 - trace["lower"] / rho,
+            }
+
+
+@open2.draw
+def _(table, *axes):
+    parts = groups(table, "panel")
+    for ax, (panel, _) in zip(axes, parts, strict=True):
+        ax.set(xscale="log", yscale="log", ylim=(1e-7, 100), title=panel)
+        ax.set(xlabel="columns T", ylabel="relative gap")
+        ax.label_outer()
+    for ax, (_, part) in zip(axes[:2], parts[:2], strict=True):
+        for data, rows in groups(part, "data"):
+            ax.plot(np.unique(rows["T"]), np.median(by_seed(rows, "gap"), axis=0), label=data)
+    _, rows = parts[2]
+    n = rows["n"][0]
+    rho = rows["rho"][0]
+    T = np.unique(rows["T"])
+    look = LOOKS["sampling with momentum"]
+    label = "inner products 1/2, with momentum"
+    axes[2].plot(T, by_seed(rows, "gap").mean(axis=0), label=label, **look)
+    proved = 4 * (math.log(n) + (1 + math.log(math.cosh(1))) * T) / (rho**2 * T * (T + 3))
+    axes[2].plot(T, proved, label="proved, in the mean", **look | BOUND)
+    # Weights on T points have the margin 1/sqrt(2 + 2/T) or less, by another point.
+    few = T[T < n]
+    least = 1 - 1 / (rho * np.sqrt(2 + 2 / few))
+    broad = {"color": GREY, "linestyle": "-", "linewidth": 7, "alpha": 0.4}
+    axes[2].plot(few, least, label="least possible for T < n", **broad)
+
+
+# ======================================================================================================================
+# A question that apidopoulos22 leaves open
+# ======================================================================================================================
+
+# (power, share): the distance is predicted to fall like t^-power (1 - 1/κ)^(share t).
+FALLS = {
+    "diagonal descent": (0.0, 1.0),
+    "inertial descent, α = 3": (1.5, 0.5),
+    "inertial descent, α = 10": (5.0, 0.5),
+}
+DESCENTS = {
+    "diagonal descent": fm.diagonal_descent,
+    "inertial descent, α = 3": partial(fm.inertial_diagonal_descent, accel=3.0),
+    "inertial descent, α = 10": partial(fm.inertial_diagonal_descent, accel=10.0),
+    "inertial descent, α = 3, restarts": partial(
+        fm.inertial_diagonal_descent, accel=3.0, restart=True
+    ),
+}
+
+
+def planted_face(n, condition, rng):
+    """Draw n rows that support w*, the first unit vector, and n others of twice the margin.
+
+    G of the former is 1 1' and a matrix of this condition number, n - 1 eigenvalues in geometric progression, that is 0
+    at u*.
+    """
+    u = rng.dirichlet(np.full(n, 3.0))
+    Q = np.linalg.qr(np.column_stack((u, rng.normal(size=(n, n - 1)))))[0][:, 1:]
+    Z = np.column_stack((np.ones(n), Q * np.geomspace(1, condition**-0.5, n - 1)))
+    return np.vstack((Z, 2 * Z[rng.integers(n, size=n)]))
+
+
+def image_rows(X, y):
+    """Return rows Z of a Gaussian kernel matrix, Z Z' = G, and which of them support the maximum margin."""
+    sizes, Q = np.linalg.eigh(fm.gram(X, y, sigma2=3.4**2))
+    Z = Q * np.sqrt(np.maximum(sizes, 0))
+    p = fm.max_margin(fm.FeatureGram(Z), tol=1e-12).p
+    return Z, p > 1e-9 * p.max()
+
+
+def approaches(Z, on_face, depth):
+    """Yield method, κ, iterations t, and the distances ‖w_t - w*‖/‖w*‖ after them.
+
+    A run ends about where its distance is expected to be e^-depth.
+    """
+    face = Z[on_face]
+    gamma = np.linalg.norm(Z, 2) ** -2
+    sizes = np.linalg.eigvalsh(face @ face.T)
+    contraction = gamma * sizes[sizes > 1e-10 * sizes[-1]][0]  # 1/κ
+    root = math.sqrt(contraction)
+    w = np.linalg.lstsq(face, np.ones(len(face)))[0]
+    for method, algorithm in DESCENTS.items():
+        if method in FALLS:
+            power, share = FALLS[method]
+            fall = -share * math.log1p(-contraction)
+        else:
+            # With restarts: as seen, of which there is no theorem
+            power = 0.0
+            fall = root
+        t = np.geomspace(10, 1e7, 1000)
+        enough = fall * t + power * np.log1p(root * t) > depth
+        # 20 or more in a period of a swing, pi / root
+        looks = np.arange(0, t[enough.argmax()], max(1, 0.15 / root), dtype=int)
+        options = {"lam0": 1e-6, "max_iter": looks[-1], "trace_at": looks, "keep_iterates": True}
+        alpha = algorithm(fm.FeatureGram(Z), step=gamma, **options).iterates[1:]
+        away = np.linalg.norm(alpha @ Z - w, axis=1) / np.linalg.norm(w)
+        yield method, 1 / contraction, looks[1:], away
+
+
+@figure(
+    "open3",
+    "Inertial descent starts faster and ends at half of diagonal descent's exponential rate; restarts are far faster",
+    minutes=2,
+    data="mnist",
+    panels=(1, 2),
+    height=3.4,
+    conditions=8,
+    draws=3,
+    hardest=100,
+    images=100,
+    pairs=10,
+    depth=55,
+    quick={"conditions": 2, "draws": 1, "hardest": 4, "images": 30, "pairs": 1, "depth": 17},
+)
+def open3(run, conditions, draws, hardest, images, pairs, depth):
+    """w*: the solution. Condition κ: the largest eigenvalue of the kernel matrix over the least positive one on the
+    support vectors. Predicted: a factor 1 − 1/κ a step, with inertia its root; of restarts nothing is predicted.
+
+    Hinge loss, ridge 1e-6/t, step 1/‖G‖, seed {seed}. Left: Gaussian kernel, σ = 3.4; the largest distance from t on,
+    relative to ‖w*‖; predictions are drawn through the last points, and for inertia have the factor t^(−α/2), too.
+    Right: {pairs} pairs of digits like that on the left, and {drawn} sets of 12 drawn support vectors and 12 other
+    points; lines: fitted powers of κ.
+    """
+    rng = run.rng()
+    problems = []
+    for condition in np.repeat(np.geomspace(3, hardest, conditions), draws):
+        problems.append((planted_face(12, condition, rng), np.arange(24) < 12))
+    run.facts["drawn"] = len(problems)
+    for digits in PAIRS[:pairs]:
+        X, y, *_ = run.mnist(*digits)
+        problems.append(image_rows(X[:images], y[:images]))
+    last = len(problems) - 1
+    for k, (Z, on_face) in enumerate(run.bar(problems)):
+        for method, condition, t, away in approaches(Z, on_face, depth):
+            row = {
+                "panel": f"{len(problems)} problems: drawn points and images",
+                "method": method,
+                "condition": condition,
+            }
+            near = np.append(t[away < 1e-10], math.nan)
+            yield row | {"t": near[0], "distance": 1e-10}
+            if k == last:
+                kept = np.unique(np.geomspace(1, len(t), 1000).astype(int)) - 1
+                row["panel"] = "{} images of {} and {}".format(images, *PAIRS[pairs - 1])
+                yield row | {"t": t[kept], "distance": away[kept]}
+
+
+@open3.draw
+def _(table, along, reached):
+    (problems, every), (images, one) = groups(table, "panel")
+    for method, rows in groups(one, "method"):
+        distance = from_here_on(rows["distance"])
+        far = distance > 1e-12
+        t = rows["t"][far]
+        distance = distance[far]
+        along.semilogy(t, distance, label=method, **LOOKS[method])
+        if method in FALLS:
+            power, share = FALLS[method]
+            fall = t**-power * (1 - 1 / rows["condition"][0]) ** (share * t)
+            along.plot(t, fall * distance[-1] / fall[-1], **LOOKS[method] | BOUND)
+    along.plot([], [], label="predicted, in the method's colour", **BOUND | {"color": GREY})
+    along.set(title=images, xlabel="iteration t", ylabel="distance to w*", ylim=(1e-12, 3))
+    for method, rows in groups(every, "method"):
+        there = np.isfinite(rows["t"])
+        x = rows["condition"][there]
+        y = rows["t"][there]
+        reached.loglog(x, y, "o", color=LOOKS[method]["color"], markersize=3)
+        if len(x) > 1:
+            power, factor = np.polyfit(np.log(x), np.log(y), 1)
+            reached.plot(np.sort(x), np.exp(factor) * np.sort(x) ** power, **LOOKS[method])
+    reached.set(title=problems, xlabel="condition κ", ylabel="iterations to a distance of 10⁻¹⁰")
+    plain(reached.xaxis)
+    plain(reached.yaxis)
+
+
+# ======================================================================================================================
+# The logistic loss
+# ======================================================================================================================
+
+LOSSES = {
+    "exponential": {},
+    "logistic loss, shifted by ln n": {"loss": "logistic"},
+    "logistic loss, as printed in ji21": {"loss": "logistic", "shifted": False},
+}
+
+
+@figure(
+    "open5",
+    "Shifted by ln n, the logistic loss is nearly as fast as the exponential one at every number n of points",
+    minutes=1,
+    height=2.8,
+    largest=6325,
+    sizes=6,
+    draws=5,
+    steps=10_000,
+    quick={"largest": 63, "sizes": 2, "draws": 1, "steps": 300},
+)
+def open5(run, largest, sizes, draws, steps):
+    """Data: {draws} drawn sets of each size in 50 dimensions, margin 0.05; lines: medians. Momentum minimises one of
+    three losses; shifted: of margins plus ln n, so that steps are longer. Product: the kernel matrix times a vector.
+
+    Spectrum 1/j, linear kernel, seed {seed}. Products to a certified gap of 10 %, at most {steps:,}.
+    """
+    rng = run.rng()
+    for n in run.bar(np.repeat(np.geomspace(20, largest, sizes).round().astype(int), draws)):
+        G = fm.FeatureGram(planted_power_law(n, 50, 0.05, rng))
+        for loss, options in LOSSES.items():
+            looks = spaced(steps, 48)
+            found = fm.momentum(G, tol=0.001, max_iter=steps, trace_at=looks, **options)
+            yield {"loss": loss, "n": n, "products": products_to(0.1, found.trace)}
+
+
+@open5.draw
+def _(table, ax):
+    (_, exponential), *others = groups(table, "loss")
+    for loss, rows in others:
+        times = rows["products"] / exponential["products"]
+        sizes = np.unique(rows["n"])
+        [line] = ax.plot(sizes, [np.median(times[rows["n"] == n]) for n in sizes], label=loss)
+        ax.plot(rows["n"], times, "o", color=line.get_color(), fillstyle="none")
+    ax.set(xscale="log", yscale="log", ylim=(0.7, 50), xlabel="number of points n")
+    ax.set_ylabel("products over those of\nthe exponential loss")
+    level(ax, 1, "exponential loss", above=False)
+    plain(ax.xaxis)
+    plain(ax.yaxis)
+
+
+# ======================================================================================================================
+# Large steps
+# ======================================================================================================================
+
+STEPS = {
+    "gradient descent, step 1": partial(fm.gradient_descent, loss="logistic", step=1.0),
+    "gradient descent, step 10⁶": partial(fm.gradient_descent, loss="logistic", step=1e6),
+    "normalised GD, step 100": partial(fm.normalized_gradient_descent, step=1e2),
+    "normalised GD, step 10⁴": partial(fm.normalized_gradient_descent, step=1e4),
+    "momentum": fm.momentum,
+}
+
+
+def ln_mean_loss(m):
+    """Return the ln of the mean over the last axis of ln(1 + e^-m), also where this has no double."""
+    # Above 37 the loss is e^-m to rounding.
+    ln_loss = np.where(m > 37.0, -m, np.log(np.logaddexp(0.0, -np.minimum(m, 37.0))))
+    top = ln_loss.max(axis=-1)
+    return top + np.log(np.mean(np.exp(ln_loss - top[..., None]), axis=-1))
+
+
+@figure(
+    "steps",
+    "A small loss does not mean a large margin: at a loss of e⁻¹⁰⁰ gaps range from {least} to {most}",
+    minutes=3,
+    data="mnist",
+    panels=(2, 2),
+    height=2.6,
+    n=1000,
+    d=50,
+    seeds=10,
+    steps=10_000,
+    quick={"n": 60, "d": 10, "seeds": 2, "steps": 100},
+)
+def steps(run, n, d, seeds, steps):
+    """Data: {seeds} drawn sets of {n:,} points (lines: medians, bands: ranges) and {images:,} images of MNIST, no
+    kernel. Gap: the share of the largest margin that is missing. Normalised GD: steps divided by the loss, so that they
+    grow.
+
+    Drawn sets: margin 0.05, {d} dimensions, spectrum 1/j, seeds from {seed} on. Images: digits 0 and 1, scaled to
+    length 1 at most. All runs start at 0. Steps in units of 1/(longest point)². Gradient descent is on the logistic
+    loss, normalised GD and momentum on the exponential one; on the right is the mean logistic loss of all, at the same
+    iterations. Gaps are certified to 1e-9. An iteration is a product.
+    """
+    problems = []
+    for seed in range(run.seed, run.seed + seeds):
+        Z = planted_power_law(n, d, 0.05, np.random.default_rng(seed))
+        problems.append((f"{seeds} drawn sets", seed, fm.FeatureGram(Z)))
+    X, y, *_ = run.mnist(0, 1)
+    run.facts["images"] = len(y)
+    seen = X.any(axis=0)  # pixels that are always 0 change nothing
+    problems.append(("MNIST 0 vs 1", 0, fm.features(X[:, seen], y, normalize="max")))
+    for problem, seed, G in run.bar(problems):
+        best = fm.max_margin(G, tol=1e-9)
+        Z = G.coordinates()
+        for method, algorithm in STEPS.items():
+            found = trajectory(algorithm, G, steps, 12)
+            W = found.iterates @ Z
+            lower = np.array([fm.separator_margin(G, w)[0] for w in W])
+            # Above 0 the largest gap is that of the largest rho; below 0 it is the other way round.
+            gap = 1 - lower / np.where(lower > 0, best.upper, best.lower)
+            yield {
+                "problem": problem,
+                "method": method,
+                "seed": seed,
+                "t": found.trace["iteration"],
+                "gap": gap,
+                "ln_loss": ln_mean_loss(W @ Z.T),
+            }
+
+
+@steps.draw
+def _(table, *axes):
+    for k, (problem, part) in enumerate(groups(table, "problem")):
+        along, against = axes[2 * k : 2 * k + 2]
+        for method, rows in groups(part, "method"):
+            draw_seeds(along, rows, "gap", method, **LOOKS[method])
+            loss, gap = (np.median(by_seed(rows, name), axis=0) for name in ("ln_loss", "gap"))
+            against.plot(-loss, gap, **LOOKS[method])
+        along.set(title=f"{problem}: along the iterations", xlabel="iteration")
+        along.set(xlim=(10, part["t"].max()), ylabel="gap: 1 − margin / largest")
+        against.set(title=f"{problem}: at the same loss", xlim=(1, 4e5))
+        against.set_xlabel("−ln of the loss: a smaller loss →")
+        against.axvline(100, color=GREY, linewidth=1.2, zorder=1)
+        level(along, 1, "")
+        level(against, 1, "above: a point on its wrong side", 0.98, ha="right")
+    for ax in axes:
+        ax.set(xscale="log", yscale="log", ylim=(1e-5, 12))
+        plain(ax.xaxis)
+
+
+@steps.numbers
+def _(table):
+    """Take the gap at the first look at which the loss is below, the median over the drawn sets."""
+    gaps = []
+    for _, rows in groups(groups(table, "problem")[0][1], "method"):
+        low = by_seed(rows, "ln_loss") <= -100
+        if low.any(axis=1).all():
+            first = low.argmax(axis=1)
+            gap = by_seed(rows, "gap")
+            gaps.append(np.median(gap[np.arange(len(gap)), first]))
+    return {
+        "least": f"{min(gaps, default=math.nan):.2f}",
+        "most": f"{max(gaps, default=math.nan):.2f}",
     }
 
 
