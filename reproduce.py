@@ -1040,7 +1040,7 @@ def ji21_fig2(run, steps):
 @ji21_fig2.draw
 def _(table, margins, errors):
     for method, rows in groups(table, "method"):
-        margins.semilogx(rows["t"], rows["margin"], label=method, **LOOKS[method])
+        margins.plot(rows["t"], rows["margin"], label=method, **LOOKS[method])
         errors.semilogx(rows["t"], 100 * rows["test_error"], **LOOKS[method])
     momentum = where(table, method="momentum")
     ends = momentum["margin"], momentum["upper"]
@@ -1622,13 +1622,14 @@ def _(table, *axes):
                 margins.axhline(rows["margin"][0], color=GREY, linestyle=":", label=method)
                 errors.axhline(percent[0], color=GREY, linestyle=":")
             else:
-                margins.semilogx(rows["t"], rows["margin"], label=method, **LOOKS[method])
+                margins.plot(rows["t"], rows["margin"], label=method, **LOOKS[method])
                 errors.loglog(rows["t"], percent, **LOOKS[method])
         margins.set(title=data, ylabel="margin")
         errors.set(xlabel="iterations t", ylabel="test error in %")
+        plain(errors.xaxis, 1, 10, 100, 1000)
     for ax in axes:
-        plain(ax.xaxis, 1, 10, 100, 1000)
         ax.label_outer()
+        ax.tick_params(labelbottom=True)  # the rows have scales of their own
     axes[0].set_ylim(bottom=-0.15)
     plain(axes[4].yaxis, 0.3, 0.5, 1, 2, 3, 5, 10)
 
