@@ -972,13 +972,16 @@ def _(table, gaps, *shares):
 
 @norms.table
 def _(table):
-    """Write the last share of each margin, with the exponent of its gap in an own norm, and the largest margins."""
+    """Write the largest margins, rounded outwards, and last shares; in an own norm the exponent of the gap, too."""
 
     def cell(rows):
         lower = rows["lower"]
         upper = rows["upper"]
         if rows["method"][0] == "norm_margin":
-            return f"{lower[-1]:.4g} to {upper[-1]:.4g}, {rows['t'][-1]:.0f} products"
+            unit = 10.0 ** (math.floor(math.log10(upper[-1])) - 3)
+            low = unit * math.floor(lower[-1] / unit)
+            high = unit * math.ceil(upper[-1] / unit)
+            return f"{low:#.4g} to {high:#.4g}, {rows['t'][-1]:.0f} products"
         share = f"{lower[-1] / upper[-1]:.3f}"
         if rows["norm"][0] != rows["own"][0]:
             return share
@@ -1516,7 +1519,7 @@ class Comparison(NamedTuple):
     peer : the other solver
     n : the number of points
     ours, theirs : the calls
-    check : function of both answers that raises an error if they differ; their certified relative gaps, or nan
+    check : function of both answers: raises an error if they differ, returns their certified relative gaps, or nan
     """
 
     group: str
@@ -2035,8 +2038,9 @@ def margins(run, most_sets, most_points):
     each pair of classes. Margin: the distance that the best separator keeps from all points, of length 1 at most.
 
     {sets} data sets, without {repeats} that repeat another. Columns standardised, text as 0/1 columns; points that lack
-    a value are left out. Free intercept. Gaussian kernel: γ = 1/d. max_margin to a relative gap of 1e-6, stopped after
-    60 s: what is undecided then has no margin above its upper bound. None: classes overlap. Nothing is random.
+    a value are left out. Free intercept. Gaussian kernel: γ = 1/d. max_margin to a relative gap of 1e-6, for 60 s at
+    most. None: proved to be none above 1e-10, or points of both classes coincide. Undecided: hidden by rounding, or
+    stopped. Nothing is random.
     """
     sets = data_sets(run)
     sources = itertools.groupby(sets.items(), key=lambda named: named[0][0])
