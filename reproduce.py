@@ -1199,7 +1199,7 @@ def kernel_rows(job, steps, epochs, X, y, X_test, y_test):
     "ji21:fig4",
     "Training improves the tangent kernel for {better} of {all} networks, for {surely} of them beyond two standard "
     "errors",
-    minutes=75,
+    minutes=65,
     data="cifar10",
     panels=(1, 3),
     height=3.1,

@@ -1172,7 +1172,7 @@ def selection_rows(job, steps, tol):
 @figure(
     "attention",
     "Attention comes nearest to the largest margin of its tokens in its optimiser's norm, in {own} of {settled} runs",
-    minutes=7,
+    minutes=3,
     data="mnist",
     panels=(1, 3),
     height=2.9,
@@ -1202,8 +1202,7 @@ def attention(run, seeds, tokens, images, components, steps, tol):
     jobs = []
     for k in range(seeds):
         seed = run.seed + k
-        for head in ("linear", "ReLU"):
-            is_linear = head == "linear"
+        for head, is_linear in (("linear", True), ("ReLU", False)):
             rng = np.random.default_rng((seed, tokens, is_linear))
             sequences = drawn_sequences(tokens, tokens, is_linear, rng)
             jobs.append((f"{head} head, {tokens} tokens", seed, sequences))
@@ -1382,8 +1381,9 @@ def kkt_gap(name, shapes, Z, theta, tol):
     if name == "length of all weights":
         best = fm.max_margin(G, tol=tol)
     else:
-        best = fm.norm_margin(Z, network_norm(name, shapes), tol=tol)
-        low, _ = fm.norm_certificate(Z, network_norm(name, shapes), theta, best.p)
+        norm = network_norm(name, shapes)
+        best = fm.norm_margin(Z, norm, tol=tol)
+        low, _ = fm.norm_certificate(Z, norm, theta, best.p)
         most = high * fm.NORMS["l2"].value(theta)
         high = most / size_from_below(name, shapes, theta) * (1 + 1e-12)
     least_rho = max(best.lower, low)
@@ -1399,7 +1399,9 @@ def kkt_rows(job, looks, tol, points):
     rows = []
     for t, theta in train_homogeneous(method, layers, X, y, looks, seed):
         margins, Z, kinks = tangent_rows(layers, theta, X, y)
-        for norm in KKT_NORMS if margins.min() > 0 else ():
+        if margins.min() <= 0:
+            continue
+        for norm in KKT_NORMS:
             lower, upper = kkt_gap(norm, shapes, Z, theta, tol)
             row = {
                 "problem": problem,
@@ -1419,7 +1421,7 @@ def kkt_rows(job, looks, tol, points):
 @figure(
     "kkt",
     "In each norm the two optimisers that step in it reach the smallest KKT gaps",
-    minutes=12,
+    minutes=8,
     data="mnist",
     panels=(4, 3),
     height=1.7,
