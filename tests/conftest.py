@@ -1,4 +1,4 @@
-"""A single thread; and what the tests of reproduce.py share: no network, an empty cache, the quick runs of the figures."""
+"""A single thread; and for the tests of reproduce.py: no network, an empty cache, quick runs that all of them share."""
 
 import hashlib
 

@@ -1,4 +1,4 @@
-"""reproduce.py: every figure, data from every place they may be in, whole files or none, command line, report, pages."""
+"""reproduce.py: every figure, data from wherever they are, whole files or none, command line, report, pages."""
 
 import builtins
 import contextlib
