@@ -293,13 +293,13 @@ def test_an_iteration_is_a_product_at_each_width(monkeypatch):
     """Of the descents too, whose step would else be found by products before the first iteration."""
     traces = []
 
-    def kept(algorithm, *arguments, **options):
+    def recorded(algorithm, *arguments, **options):
         result = algorithm(*arguments, **options | {"trace_at": None})
         traces.append(result.trace)
         return result
 
     for name, algorithm in rp.REAL_METHODS.items():
-        monkeypatch.setitem(rp.REAL_METHODS, name, rp.partial(kept, algorithm))
+        monkeypatch.setitem(rp.REAL_METHODS, name, rp.partial(recorded, algorithm))
     figure = rp.FIGURES["apidopoulos22:width"]
     list(figure.rows(rp.Run(progress=False), steps=5, points=30, widths=2))
     assert len(traces) == 2 * 2 * len(rp.REAL_METHODS)
@@ -335,3 +335,63 @@ def test_paths_over_c_solve_the_problems_of_their_losses():
     for C, alpha in zip((1e-3, 1.0, 1e3), squared, strict=True):
         lower, upper = rp.fm.certificate(rp.fm.RidgeGram(G, 0.5 / C), alpha, alpha / alpha.sum())
         assert 0 < upper - lower <= 0.1 * upper
+
+
+# ======================================================================================================
+# FINDINGS THAT SAY MORE THAN A NUMBER HOLD IN THE KEPT TABLES
+# ======================================================================================================
+
+
+def kept(key):
+    return rp.read_table(rp.csv_of(rp.FIGURES[key], {}))[0]
+
+
+def test_inertial_descent_ends_with_the_largest_margin():
+    for _, part in rp.groups(kept("apidopoulos22:fig6"), "data"):
+        ends = {name: rows["margin"][-1] for name, rows in rp.groups(part, "method")}
+        ends.pop(rp.EXACT)
+        assert max(ends, key=ends.get).startswith("inertial descent")
+
+
+def test_no_penalty_errs_less_than_the_first_step():
+    table = kept("apidopoulos22:fig4")
+    for flipped in (0.1, 0.2):
+        for _, part in rp.groups(rp.where(table, flipped=flipped), "method"):
+            for penalty, rows in rp.groups(part, "penalty"):
+                if penalty != rp.EXACT:
+                    assert rows["test_error"].min() >= rows["test_error"][0] - 1e-12
+
+
+def test_the_slowest_decay_errs_least():
+    table = kept("apidopoulos22:fig5")
+    for flipped in (0.1, 0.2):
+        for _, part in rp.groups(rp.where(table, flipped=flipped), "method"):
+            ends = {name: rows["test_error"][-1] for name, rows in rp.groups(part, "penalty")}
+            assert min(ends, key=ends.get) == "λₜ = 8/log(1+t)"
+
+
+def test_margins_without_wrong_labels_grow_with_a_fast_decay_under_inertia():
+    table = rp.where(kept("apidopoulos22:fig5"), flipped=0, method="inertial descent")
+    ends = {name: rows["margin"][-1] for name, rows in rp.groups(table, "penalty")}
+    assert ends["λₜ = 8/t²"] > ends["λₜ = 8/t"] > ends["λₜ = 8/log(1+t)"]
+
+
+def test_sampling_overtakes_the_batch_perceptron_in_long_runs():
+    """In the median of seeds, for good; and not before."""
+    table = kept("ji21:fig3")
+    ours, theirs = (
+        np.median(rp.by_seed(rp.where(table, method=method), "margin"), axis=0)
+        for method in rp.SAMPLERS[:2]
+    )
+    assert ours[0] < theirs[0]
+    assert ours[-1] > theirs[-1]
+
+
+def test_in_the_end_a_larger_damping_is_nearer():
+    table = kept("apidopoulos22:fig3")
+    ends = [
+        rp.where(table, method=f"inertial descent, α = {accel}")["margin_gap"][-50:].max()
+        for accel in (10, 30, 50)
+    ]
+    assert ends == sorted(ends, reverse=True)
+    assert ends[0] < rp.where(table, method="diagonal descent")["margin_gap"][-1]
