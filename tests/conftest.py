@@ -1,4 +1,4 @@
-"""A single thread; and what the tests of reproduce.py share: a cache of their own, stand-ins for what takes minutes."""
+"""A single thread; and for the tests of reproduce.py: no network, an empty cache, quick runs that all of them share."""
 
 import hashlib
 
@@ -21,32 +21,31 @@ def one_thread():
 
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
-    """An empty cache, no data folder, no mirror: nothing here can see the machine's own data or the network."""
+    """An empty cache, no data folder, no network: nothing here can see the machine's own data."""
     for name in ("HOME", "USERPROFILE", "XDG_CACHE_HOME", "LOCALAPPDATA"):
         monkeypatch.setenv(name, str(tmp_path / "home"))
     monkeypatch.delenv("FASTMARGIN_DATA", raising=False)
-    monkeypatch.setenv("NO_PROXY", "*")
-    monkeypatch.setenv(
-        "MPLCONFIGDIR", FONTS
-    )  # or each program started here would build Matplotlib's font list anew
+    # Or each program started here would build Matplotlib's font list anew.
+    monkeypatch.setenv("MPLCONFIGDIR", FONTS)
+    monkeypatch.setattr(rp, "LOADED", {})
     for name in rp.DATA:
-        monkeypatch.setitem(rp.DATA, name, rp.DATA[name]._replace(mirrors=()))
+        address = (tmp_path / "nowhere").as_uri() + "/{}"
+        monkeypatch.setitem(rp.DATA, name, rp.DATA[name]._replace(address=address))
     return rp.cache_folder()
 
 
 class Quick:
-    """What figures compute with --quick, each once a session, for all tests that look at it."""
+    """What figures compute and draw with --quick, each once a session, for all tests that look at it."""
 
     def __init__(self, factory):
         self.folder = factory.mktemp("quick")
-        self.computed = {}
 
     def file(self, key):
-        """The CSV file, which must not be changed."""
-        path = self.folder / f"{key.replace(':', '-')}.csv"
-        if key not in self.computed:
-            self.computed[key] = rp.FIGURES[key].compute(rp.Context(quick=True, progress=False))
-            rp.write_table(path, *self.computed[key])
+        """The CSV file, which must not be changed; the picture is beside it."""
+        path = rp.csv_of(rp.FIGURES[key], {}, self.folder)
+        if not path.exists():
+            arguments = [key, "--quick", "--no-progress", "--out", str(self.folder)]
+            assert rp.main(arguments) == 0
         return path
 
     def table(self, key):
@@ -61,7 +60,7 @@ def quick(tmp_path_factory):
 
 @pytest.fixture
 def small_cifar(cache, monkeypatch):
-    """In the place of CIFAR-10 140 + 520 random images in the cache, and of AlexNet a network of few channels."""
+    """In the place of CIFAR-10 140 + 520 random images in the cache."""
     rng = np.random.default_rng(11)
     digests = {}
     (cache / "cifar10").mkdir(parents=True)
@@ -71,6 +70,3 @@ def small_cifar(cache, monkeypatch):
         (cache / "cifar10" / name).write_bytes(records.tobytes())
         digests[name] = hashlib.sha256(records.tobytes()).hexdigest()
     monkeypatch.setitem(rp.DATA, "cifar10", rp.DATA["cifar10"]._replace(files=digests))
-    channels = (4, 12, 24, 16, 16, 12, 12, 10)
-    layers = [layer._replace(channels=c) for layer, c in zip(rp.ALEXNET, channels, strict=True)]
-    monkeypatch.setattr(rp, "ALEXNET", layers)

@@ -181,10 +181,8 @@ def packs(node):
     return sorted(names) != sorted(ast.unparse(part) for part in node.value.elts)
 
 
-@pytest.mark.parametrize("program", ["fastmargin.py", "reproduce.py"])
-def test_one_fact_a_line(program):
-    text = (SOURCE.parent / program).read_text(encoding="utf-8")
-    for node in ast.walk(ast.parse(text)):
+def test_one_fact_a_line():
+    for node in ast.walk(TREE):
         where = f"line {getattr(node, 'lineno', 0)}"
         assert not isinstance(node, ast.NamedExpr) and not packs(node), where
         if isinstance(node, ast.IfExp):
