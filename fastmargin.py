@@ -9118,9 +9118,9 @@ def normalized_gradient_descent(
 
     A constant step may be large.  Divided by the risk, with s = 1, one of the first (1 + 2 ln(n) / step) / rho^2
     iterates separates the points, and the best of T has ln R <= -(step / 2) (rho^2 T - 1) (proof: "Normalised steps of
-    any length" in figures/THEOREMS.md).  Zhang et al. show this for the logistic loss, with steps that adapt to the
-    risk: exp(-Theta(step)) after 1 / rho^2 iterations; no first-order method does with fewer, up to a constant, on
-    some sets of exp(O(1 / rho^2)) points.
+    any length" in figures/THEOREMS.md).  Zhang et al. show this for the logistic loss, and for a broad class of losses,
+    with steps that adapt to the risk: exp(-Theta(step)) after 1 / rho^2 iterations; no first-order method does with
+    fewer, up to a constant, on some sets of exp(O(1 / rho^2)) points.
 
     References
     ----------
