@@ -1225,7 +1225,9 @@ def _labels(y, n, name="y", allowed=(-1, 1)):
 def _free_labels(y):
     """Return the labels of a problem with a free intercept, which needs both classes."""
     if np.ptp(y) == 0.0:
-        raise ValueError('intercept="free" takes points of both classes, with labels -1 and +1')
+        raise ValueError(
+            'intercept="free" takes points of both classes, with labels y of -1 and +1'
+        )
     return y
 
 
@@ -4583,13 +4585,13 @@ def _spread(kernel, block, diagonal, c, start):
 
 
 def _precision_remedy(kernel, block):
-    """Return the end of an error: what to do where values of a callable may have been computed in single precision."""
+    """Return the end of an error: what to do about values of a callable that disagree by more than rounding."""
     if kernel.unit:
         cause = f"; unit={kernel.unit:.2g} does not explain it: "
     elif np.array_equal(block, block.astype(np.float32)):
         cause = "; its values are in single precision, which may explain it: give unit=2.0**-24, "
     else:
-        cause = "; if it computes in single precision, give unit=2.0**-24, "
+        cause = "; "
     matrix = 'or give the matrix, (K + K.T) / 2, with kernel="precomputed"'
     return f"{cause}let it compute in double precision, {matrix}"
 
@@ -12668,7 +12670,8 @@ def _on_working_set(problem, limits, method, alpha, m, gap):
         if not 0.0 < weights.sum() < math.inf:
             return "rounding"
         # 2. Bring all margins up to date.
-        previous = alpha.copy(), m.copy()
+        previous_alpha = alpha.copy()
+        previous_m = m.copy()
         previous_gap = gap
         previous_norm = norm
         gap, norm = problem.change(alpha, m, points, weights)
@@ -12686,8 +12689,10 @@ def _on_working_set(problem, limits, method, alpha, m, gap):
             return "solved"
         if is_witness:
             is_refused = True
-            alpha[:], m[:] = previous
-            gap, norm = previous_gap, previous_norm
+            alpha[:] = previous_alpha
+            m[:] = previous_m
+            gap = previous_gap
+            norm = previous_norm
             continue
         if gap <= tol and (is_rough or not by_faces):
             if by_faces and problem.signs is not None:
