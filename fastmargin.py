@@ -1225,7 +1225,9 @@ def _labels(y, n, name="y", allowed=(-1, 1)):
 def _free_labels(y):
     """Return the labels of a problem with a free intercept, which needs both classes."""
     if np.ptp(y) == 0.0:
-        raise ValueError('intercept="free" takes labels y of both classes, -1 and +1')
+        raise ValueError(
+            'intercept="free" takes points of both classes, with labels y of -1 and +1'
+        )
     return y
 
 
@@ -1237,7 +1239,7 @@ def _signs(y, n, is_free=False):
     if np.ptp(y) == 0.0:
         _warn(
             f"all labels y are {y[0]:+g}: the margin of one class is that of its points to the origin; rows z_i that "
-            "have their signs already are taken by FeatureGram(Z)"
+            "have their signs already are taken by FeatureGram(Z), sparse ones as here"
         )
     return y
 
@@ -2316,7 +2318,7 @@ class Kernel(NamedTuple):
 
     def diagonal(self, points: _Prepared) -> Array:
         """Return K(x_i, x_i) for prepared points, training or new ones."""
-        return self._squares_of(points) + self.offset
+        return self._squares_of(points).astype(np.float64) + self.offset
 
     def _squares_of(self, points):
         """Return K(x_i, x_i) without an intercept."""
@@ -3305,7 +3307,10 @@ class Representation:
         return self._changed(labels=labels, **attributes)
 
     def restrict(self, index: Array) -> Representation:
-        """Return G on some of the points, with their labels, for an array of their places."""
+        """Return G on some of the points, with their labels, for an array of their places.
+
+        Raises ValueError if the intercept is free and the points are of one class.
+        """
         raise NotImplementedError(f"{type(self).__name__} has no restrict(index)")
 
     def __len__(self) -> int:
@@ -4266,6 +4271,7 @@ class FreeGram(_OverGram):
         return self.base
 
     def restrict(self, index: Array) -> Representation:
+        _free_labels(self.labels[index])
         return self._restricted(index, base=self.base.restrict(index))
 
     def _rounded_rows(self, index):
@@ -4579,13 +4585,13 @@ def _spread(kernel, block, diagonal, c, start):
 
 
 def _precision_remedy(kernel, block):
-    """Return the end of an error: what to do where values of a callable seem to be in single precision; else ""."""
+    """Return the end of an error: what to do about values of a callable that disagree by more than rounding."""
     if kernel.unit:
         cause = f"; unit={kernel.unit:.2g} does not explain it: "
     elif np.array_equal(block, block.astype(np.float32)):
         cause = "; its values are in single precision, which may explain it: give unit=2.0**-24, "
     else:
-        return ""
+        cause = "; "
     matrix = 'or give the matrix, (K + K.T) / 2, with kernel="precomputed"'
     return f"{cause}let it compute in double precision, {matrix}"
 
@@ -4930,6 +4936,10 @@ class FeatureGram(_RowGram):
         origin: ArrayLike | None = None,
         intercept: float = 0.0,
     ) -> None:
+        if _is_sparse(rows):
+            raise TypeError(
+                "rows is sparse: give features(rows, np.ones(rows.shape[0]), normalize=None)"
+            )
         if not _is_mapped(rows):
             rows = np.ascontiguousarray(_real_array(rows, "rows", 2))
         n, d = rows.shape
@@ -6585,6 +6595,7 @@ def _minimizing_step(m, rise, ridge, slope, curvature):
                 bend += rise[i] * pull
         root = fall / bend
         if abs(root - t) <= 1e-10 * t:
+            t = root  # where a large C is multiplied by the square of what is left, more digits count
             break
         if root > t:
             low = t
@@ -7384,8 +7395,9 @@ def prepare(
 def _checkpoints(first, last, trace_at):
     """Return ``first``, ``last`` and the iterations between them at which to certify."""
     if trace_at is None:
-        decades = math.log10(max(last, 1))
-        points = np.round(np.logspace(0, decades, math.ceil(16 * decades) + 1)).astype(np.int64)
+        # They do not depend on ``last``, so that a run which ends before it ends as one with a larger max_iter.
+        count = math.ceil(16.0 * math.log10(max(last, 1)))
+        points = np.round(10.0 ** (np.arange(count) / 16.0)).astype(np.int64)
     else:
         points = _array(trace_at, "trace_at").ravel()
         if points.dtype.kind not in "iu" or points.min(initial=0) < 0:
@@ -9108,9 +9120,9 @@ def normalized_gradient_descent(
 
     A constant step may be large.  Divided by the risk, with s = 1, one of the first (1 + 2 ln(n) / step) / rho^2
     iterates separates the points, and the best of T has ln R <= -(step / 2) (rho^2 T - 1) (proof: "Normalised steps of
-    any length" in figures/THEOREMS.md).  Zhang et al. show this for the logistic loss, with steps that adapt to the
-    risk: exp(-Theta(step)) after 1 / rho^2 iterations; no first-order method does with fewer, up to a constant, on
-    some sets of exp(O(1 / rho^2)) points.
+    any length" in figures/THEOREMS.md).  Zhang et al. show this for the logistic loss, and for a broad class of losses,
+    with steps that adapt to the risk: exp(-Theta(step)) after 1 / rho^2 iterations; no first-order method does with
+    fewer, up to a constant, on some sets of exp(O(1 / rho^2)) points.
 
     References
     ----------
@@ -11254,8 +11266,8 @@ class _Problem:
 
         alpha and m must be as `finish` leaves them.  With a free intercept the new origin o = Z'v lies on the plane of
         alpha, midway between the classes.  G is read from there, and k y y' is added to it, which penalises the bias
-        at o: k = 20 (median_i ||x_i - o||^2 + min_i r_i).  The proof that this settles is "The origin of a free
-        intercept" in figures/THEOREMS.md.
+        at o: k = 20 max(median_i ||x_i - o||^2 + min_i r_i, 2^-52 s).  The proof that this settles is "The origin of a
+        free intercept" in figures/THEOREMS.md.
         """
         self.adder = self.base.adder()
         self.last = None
@@ -11281,7 +11293,8 @@ class _Problem:
         blur = 8.0 * self.G.rounding().margins * self.scale * reaches**2
         squares = np.maximum(self.diagonal - self.ridge + 2.0 * y * self.shift, blur)
         middle = np.partition(squares, self.n // 2)[self.n // 2]
-        self.penalty = _BIAS_PENALTY * (middle + self.ridge.min())
+        # Where half of the points lie at the origin, and one has no ridge, nothing else is above 0.
+        self.penalty = _BIAS_PENALTY * max(middle + self.ridge.min(), _EPS * self.scale)
         self.shift += 0.5 * self.penalty * y
         self.lengths = np.sqrt(np.maximum(self.diagonal + 2.0 * y * self.shift, blur) / self.scale)
         m += b / self.scale * y
@@ -12635,17 +12648,18 @@ def _on_working_set(problem, limits, method, alpha, m, gap):
     norm = math.inf
     L = np.empty((0, 0))
     P = np.empty(0, np.int64)
+    is_witness = False
+    is_refused = False  # True once the product has refused a witness
     work = 0
     while True:
         # 1. Solve on the working set.
         size = points.size
         given = (H, problem.lengths[points], alpha[points], m[points])
-        is_witness = False
         if by_faces:
             most = _CHANGES_PER_POINT * size
-            weights, L, P, steps, is_witness = _solve_on_faces(
-                *given, L, P, most, inner_tol, limits.eps
-            )
+            # The factor cannot tell a witness from this norm, the product can.
+            eps = limits.eps if is_refused else max(limits.eps, math.sqrt(size * _UNIT))
+            weights, L, P, steps, is_witness = _solve_on_faces(*given, L, P, most, inner_tol, eps)
         else:
             support = np.count_nonzero(alpha)
             if support > limits.largest_support or limits.is_for_newton_steps(support, m):
@@ -12656,6 +12670,8 @@ def _on_working_set(problem, limits, method, alpha, m, gap):
         if not 0.0 < weights.sum() < math.inf:
             return "rounding"
         # 2. Bring all margins up to date.
+        previous_alpha = alpha.copy()
+        previous_m = m.copy()
         previous_gap = gap
         previous_norm = norm
         gap, norm = problem.change(alpha, m, points, weights)
@@ -12669,8 +12685,15 @@ def _on_working_set(problem, limits, method, alpha, m, gap):
                 return "rounding"
         else:
             is_slow = (is_closed or steps >= most) and gap > _CLOSER * previous_gap
-        if is_witness or norm <= limits.eps * reach:
+        if norm <= limits.eps * reach or (is_witness and is_refused):
             return "solved"
+        if is_witness:
+            is_refused = True
+            alpha[:] = previous_alpha
+            m[:] = previous_m
+            gap = previous_gap
+            norm = previous_norm
+            continue
         if gap <= tol and (is_rough or not by_faces):
             if by_faces and problem.signs is not None:
                 _balance(problem, alpha, points[P], P, H, L, tol)
@@ -12711,6 +12734,8 @@ def _refine(problem, alpha, m, points, L):
     """Make Newton steps on a face by products in twice the working precision, if G has them, while they help."""
     # A class with access "products" need not know how to restrict itself to the points of a face.
     if not problem.G.has_precise_products or problem.G.access == "products":
+        return
+    if problem.signs is not None and np.ptp(problem.signs[points]) == 0.0:  # by rounding
         return
     G = problem.G.restrict(points)
     lengths = problem.lengths[points]
@@ -13197,12 +13222,13 @@ def witnesses(G: GramLike, result: Result | ArrayLike) -> Witnesses | None:
             index = support[proved > 0.0]
             weights = proved[proved > 0.0]
             strict = True
-    # 3. Weights that prove no more than those of the result give way to them.
+    # 3. Weights that prove no more than those of the result give way to them, and so do weights that rounding has left
+    #    to one class.
     chosen = np.zeros(len(G))
     chosen[index] = weights
     if G.signs is not None:
-        for side in (G.signs > 0.0, G.signs < 0.0):
-            chosen[side] *= 0.5 / chosen[side].sum()
+        totals = np.where(G.signs > 0.0, chosen[G.signs > 0.0].sum(), chosen[G.signs < 0.0].sum())
+        chosen = 0.5 * chosen / totals if totals.all() else p
     upper = certificate(G, chosen, chosen, precise=True)[1]
     if not strict:
         given = certificate(G, p, p, precise=True)[1]
@@ -13271,10 +13297,7 @@ def _few_by_products(G, index):
             y = G.signs[chosen]
             H += np.outer(y, y)
         sizes, vectors = np.linalg.eigh(H)
-        few = _fewest(vectors * np.sqrt(np.maximum(sizes, 0.0)), p, 1e-7)
-        sides = [np.ones(p.size, bool)] if G.signs is None else [y > 0.0, y < 0.0]
-        if all(few[side].any() for side in sides):  # else rounding has taken all weights of one
-            p = few
+        p = _fewest(vectors * np.sqrt(np.maximum(sizes, 0.0)), p, 1e-7)
     return index[chosen[p > 0.0]], p[p > 0.0] / p.sum()
 
 
@@ -14107,17 +14130,26 @@ class MaxMarginClassifier:
         )
 
     def _advice_on_columns(self, X):
-        """Name the widest and the narrowest column, where the kernel reads columns and their units are far apart."""
+        """Name a column that is far from 0, where the kernel counts from there, and columns of far different widths."""
         if callable(self.kernel) or self._takes("precomputed") or _is_sparse(X):
             return ""
         X = X[:_COMPARED]
-        widths = (X.max(axis=0) - X.min(axis=0).astype(object)).astype(np.float64)
+        low = X.min(axis=0)
+        widths = (X.max(axis=0) - low.astype(object)).astype(np.float64)
+        names = getattr(self, "feature_names_in_", range(widths.size))
+        advice = ""
+        offsets = np.where(widths > 0.0, np.abs(low.astype(np.float64)), 0.0)
+        far = np.argmax(offsets)
+        counts_from_0 = self._takes("poly") or (
+            self._takes("linear") and not _is_free(self._intercept())
+        )
+        if counts_from_0 and offsets[far] > 1e3 * widths[far]:
+            advice = f", or subtract the means of columns: column {names[far]} is far from 0"
         narrow = np.argmin(np.where(widths > 0.0, widths, np.inf))
         wide = np.argmax(widths)
-        if not widths[wide] > 1e3 * widths[narrow]:
-            return ""
-        names = getattr(self, "feature_names_in_", range(widths.size))
-        return f", or bring columns to one scale: column {names[wide]} is far wider than {names[narrow]}"
+        if widths[wide] > 1e3 * widths[narrow]:
+            advice += f", or bring columns to one scale: column {names[wide]} is far wider than {names[narrow]}"
+        return advice
 
     def _advice_on_interval(self, algorithm, X):
         """Say what is known of the margin, and what would narrow the interval."""
@@ -14153,26 +14185,32 @@ class MaxMarginClassifier:
         return lower * ((1.0 - _LAST) / math.sqrt(1.0 + added)), upper
 
     def _scaled(self, G, scale, result):
-        """Return the `_Solution` that an algorithm found."""
-        alpha = result.alpha
-        length = result.upper
+        """Return the `_Solution` that an algorithm found: the multiple of f that attains what is certified.
+
+        A hard margin has the least y_i f(x_i) at 1.  A soft one is the best multiple for the slacks that f leaves: the
+        slacks r_i alpha_i of the weights have lost their digits where a large C makes f cancel.
+        """
+        alpha = _unit_range(result.alpha)
+        products = G.precise(alpha)
+        if products is None:
+            products = _squares_and_margins(G, scale, alpha)[0]
+        norm2, m, *_ = products
         bias = 0.0
-        if G.signs is not None or not np.array_equal(alpha, result.p):
-            alpha = _unit_range(alpha)
-            products = G.precise(alpha)
-            if products is None:
-                products = _squares_and_margins(G, scale, alpha)[0]
-            norm2, m, *_ = products
-            length = math.sqrt(max(norm2, 0.0))
-            if G.signs is not None:
-                bias = _offset(G.signs, m)
-        least = length * result.lower if result.lower > 0.0 else length
-        if least == 0.0:
-            least = 1.0
+        if G.signs is not None:
+            bias = _offset(G.signs, m)
+            m = m + bias * G.signs
+        least = m.min() if m.min() > 0.0 else math.sqrt(max(norm2, 0.0))
+        multiple = 1.0 / least if least > 0.0 else 1.0
+        if np.any(G.ridge):
+            of_slacks = G.ridge * alpha
+            margins = m - of_slacks
+            norm2 = max(norm2 - of_slacks @ alpha, 0.0)
+            if margins @ (1.0 / G.ridge) > 0.0:
+                multiple = _minimizing_step(np.zeros(alpha.size), margins, G.ridge, 0.0, norm2)
         separator = None
         if self._takes("linear"):
-            separator = G.separators(alpha[None])[0] / least
-        return _Solution(alpha / least, bias / least, separator)
+            separator = G.separators(alpha[None])[0] * multiple
+        return _Solution(alpha * multiple, bias * multiple, separator)
 
     def _set_predictor(self, G, data, solution):
         """Keep what scores new points, and set the coefficients of f in the coordinates of the points of the user."""

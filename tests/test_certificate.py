@@ -1516,6 +1516,41 @@ def test_points_that_have_a_ridge_are_no_witnesses():
     assert fm.witnesses(fm.features(X, [1, 1, -1, -1], ridge=0.5), np.full(4, 0.25)) is None
 
 
+@pytest.mark.parametrize("seed", [0, 30, 43])
+def test_points_whose_factor_cancels_are_tried_as_a_witness(seed):
+    """Of 100 tables of normal numbers one or two have a face whose last pivot is rounding alone."""
+    rng = np.random.default_rng(seed)
+    for _ in range(100):
+        n = int(rng.integers(4, 10))
+        X = rng.normal(size=(n, int(rng.integers(1, 5))))
+        y = rng.choice([-1, 1], n)
+        G = fm.FeatureGram(y[:, None] * X)
+        result = fm.max_margin(G)
+        assert result.status == ("certified" if has_margin(X, y, False) else "infeasible")
+        if result.status == "infeasible":
+            assert fm.witnesses(G, result).strict
+
+
+def test_a_table_of_small_integers_without_a_separator():
+    X = [[2, -1], [-1, 1], [-2, 0], [2, 1], [2, -1]]
+    result = fm.max_margin(fm.features(X, [1, 1, -1, -1, 1], normalize=None))
+    assert result.status == "infeasible" and result.upper < 1e-14
+
+
+def test_witnesses_that_rounding_leaves_to_one_class(monkeypatch):
+    """Then the weights of the result are the witnesses."""
+    X = np.random.default_rng(0).normal(size=(6, 2))
+    y = np.array([1, -1, 1, -1, 1, -1])
+    monkeypatch.setattr(fm, "_fewest", lambda rows, p, tolerance: p * (np.arange(len(p)) == 0))
+    for proof in ("_proved_by_rows", "_proved_in_rationals"):
+        monkeypatch.setattr(fm, proof, lambda G, index, weights: None)
+    for G in (of_table(X, y, True), fm.FreeGram((X @ X.T) * np.outer(y, y), y)):
+        result = fm.max_margin(G)
+        found = fm.witnesses(G, result)
+        assert np.array_equal(found.weights, result.p[found.indices]) and not found.strict
+        assert found.upper <= result.upper
+
+
 def test_witnesses_say_what_they_prove():
     found = fm.witnesses(fm.FeatureGram([[1.0], [2.0], [-1.0]]), [0.5, 0.0, 0.5])
     assert repr(found) == "Witnesses(no separator, by 2 witnesses: 0, 2)"

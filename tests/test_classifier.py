@@ -4,6 +4,7 @@ import copy
 import functools
 import inspect
 import math
+import operator
 import pickle
 import re
 import tracemalloc
@@ -712,6 +713,78 @@ def test_what_rounding_hides_is_a_warning(C):
 # ======================================================================================================
 # INTERFACE
 # ======================================================================================================
+
+
+def exact_objective(model, X, y, weights):
+    """||f||^2 / 2 + C sum_i w_i slack_i^2 of the fitted function, in rationals; for several classes that of pairs."""
+    rows = [[Fraction(x) for x in row] for row in X.tolist()]
+    W, b = (
+        [[Fraction(x) for x in row] for row in np.atleast_2d(a).tolist()]
+        for a in (model.coef_, model.intercept_)
+    )
+    classes = model.classes_.tolist()
+    scores = [
+        [sum(map(operator.mul, w, x)) + c for w, c in zip(W, b[0], strict=True)] for x in rows
+    ]
+    squares = sum(x * x for w in W for x in w)
+    total = Fraction(0)
+    if len(classes) == 2:
+        margins = [
+            [s[0] if label == classes[1] else -s[0]] for s, label in zip(scores, y, strict=True)
+        ]
+    else:
+        margins = [
+            [
+                (s[classes.index(label)] - s[c]) / 2
+                for c in range(len(classes))
+                if classes[c] != label
+            ]
+            for s, label in zip(scores, y, strict=True)
+        ]
+        squares = (squares + sum(c * c for c in b[0])) / 2  # of the constant feature 1, too
+    for point, weight in zip(margins, weights.tolist(), strict=True):
+        total += Fraction(weight) * sum(max(Fraction(0), 1 - m) ** 2 for m in point)
+    return squares / 2 + Fraction(model.C) * total
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_fitted_function_attains_what_is_certified(n_classes, seed):
+    """Up to a C at which f is a sum of terms that cancel but for their last digits."""
+    rng = np.random.default_rng(seed)
+    for _ in range(25):
+        n = int(rng.integers(n_classes, 9))
+        X = rng.integers(-4, 5, (n, int(rng.integers(1, 4)))).astype(np.float64)
+        X[0, 0] = 4.0
+        y = rng.permutation(np.arange(n) % n_classes)
+        weights = 10.0 ** rng.uniform(-6.0, 0.0, n) if rng.random() < 0.4 else np.ones(n)
+        free = n_classes == 3 or rng.random() < 0.5
+        C = float(10.0 ** rng.uniform(0.0, 13.0))
+        model = fm.MaxMarginClassifier("linear", C=C, fit_intercept=free)
+        model.fit(X, y, sample_weight=weights)
+        if model.status_ == "certified":
+            least = 1 / (2 * Fraction(model.interval_[1]) ** 2)
+            assert exact_objective(model, X, y, weights) <= (1 + 3 * Fraction(model.tol)) * least
+
+
+def test_a_large_C_on_two_points():
+    """The minimum of w^2 / 2 + C ((1 + 3 w)^2 + (1 - 2 w)^2) tends to -1/13."""
+    for C in (1e6, 1e10, 1e12, 1e13):
+        model = fm.MaxMarginClassifier("linear", C=C, fit_intercept=False).fit(
+            [[-3.0], [-2.0]], [1, 0]
+        )
+        assert model.status_ == "certified" and abs(model.coef_[0, 0] * 13.0 + 1.0) < 1e-4
+
+
+def test_a_column_far_from_0_is_named():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(150, 4))
+    y = (X[:, 0] + 0.3 * rng.normal(size=150)).argsort().argsort() // 50
+    X[:, 1] = 1.7e9 + 10.0 * X[:, 1]
+    with pytest.warns(UserWarning, match="subtract the means of columns: column 1 is far from 0"):
+        fm.MaxMarginClassifier("linear", C=1.0).fit(X, y)
+    model = fm.MaxMarginClassifier("linear", C=1.0).fit(X - X.mean(axis=0), y)
+    assert model.status_ == "certified"
 
 
 def test_parameters_by_name():

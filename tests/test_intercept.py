@@ -227,6 +227,44 @@ def test_what_it_takes():
     )
 
 
+@pytest.mark.parametrize("make", [fm.features, fm.gram, fm.lazy_gram])
+def test_points_of_one_class_are_no_part_of_a_plane(make):
+    kernel = {} if make is fm.features else {"kernel": "linear"}
+    for ridge in (0.0, 0.5):
+        G = make(
+            [[1.0, 2.0], [2.0, 1.0], [-1.0, 0.0]],
+            [1, 1, -1],
+            intercept="free",
+            ridge=ridge,
+            **kernel,
+        )
+        check_raises(lambda G=G: G.restrict(np.array([0, 1])), ValueError, ["both classes"])
+        assert fm.max_margin(G.restrict(np.array([0, 2]))).lower > 0.0
+
+
+@pytest.mark.parametrize("make", [fm.features, fm.gram, fm.lazy_gram])
+@pytest.mark.parametrize(
+    "X, y, ridge",
+    [
+        ([[-1.0], [0.0], [0.0]], [-1, -1, 1], [1e12, 2e12, 0.0]),
+        ([[0.0], [0.0], [0.0], [1.0]], [1, -1, -1, 1], [1.0, 0.0, 0.0, 2.0]),
+    ],
+)
+def test_half_of_the_points_at_the_origin_and_one_without_a_ridge(make, X, y, ridge):
+    kernel = {} if make is fm.features else {"kernel": "linear"}
+    rows = [[s * Fraction(x) for x in row] for s, row in zip(y, X, strict=True)]
+    G = [
+        [exact.dot(a, b) + (i == j) * Fraction(ridge[i]) for j, b in enumerate(rows)]
+        for i, a in enumerate(rows)
+    ]
+    rho2 = exact.margin_squared(exact.gram_of(G, y))
+    for offset in (0.0, 1.0, 3.0):
+        G = make(np.array(X) + offset, y, normalize=None, intercept="free", ridge=ridge, **kernel)
+        result = fm.max_margin(G, tol=1e-8)
+        assert result.status == "certified"
+        assert Fraction(result.lower) ** 2 <= rho2 <= Fraction(result.upper) ** 2
+
+
 @pytest.mark.parametrize("origin", [0.0, 1.0])
 def test_mirrored_points_lose_no_digits(origin):
     """Of o + x and o - x in the two classes the best plane passes through o: it is found as well as one through 0.

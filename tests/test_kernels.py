@@ -424,6 +424,31 @@ def test_float32_accuracy_is_enough_for_a_precomputed_or_callable_kernel():
     assert np.array_equal(huge, np.eye(3) * 1e200)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("normalize", ["unit", "max"])
+def test_points_of_length_0_have_no_normalised_kernel(dtype, normalize):
+    """Whatever the type of the values: numbers below its range compare as 0 in single precision."""
+
+    def product(A, B):
+        return (A @ B.T).astype(dtype)
+
+    zeros = np.zeros((2, 2), dtype)
+    mixed = zeros.copy()
+    mixed[0, 0] = 9.0
+    options = {"normalize": normalize}
+    for K in (zeros, mixed) if normalize == "unit" else (zeros,):
+        for call in (
+            lambda K: fm.gram(K, [1, -1], kernel="precomputed", **options),
+            lambda K: fm.gram(K, [1, -1], kernel=product, **options),
+            lambda K: fm.gram(K, [1, -1], kernel="linear", **options),
+            lambda K: fm.lazy_gram(K, [1, -1], kernel="linear", **options),
+            lambda K: fm.features(K, [1, -1], **options),
+            lambda K: fm.pair_gram(fm.gram(K, kernel="precomputed", **options), [0, 1], 3),
+            lambda K: fm.MaxMarginClassifier(product, **options).fit(K, [0, 1]),
+        ):
+            check_raises(functools.partial(call, K), ValueError, ["K(x, x)"])
+
+
 def test_no_weights_give_no_scores_with_a_callable_kernel():
     assert not fm.gram(np.eye(3), kernel=linear).decision_function(np.zeros(3), np.eye(3)).any()
 

@@ -387,6 +387,16 @@ def test_a_run_goes_on_where_rounding_hides_the_gap(norm):
         assert result.lower <= result.upper < np.inf
 
 
+def test_where_rounding_ends_a_run_does_not_depend_on_max_iter():
+    Z = np.array([[2.0, -2e6, 0.1], [0.0, 2e6, 0.2], [0.0, 3e6, -0.1]])
+    ends = [
+        fm.norm_margin(Z, "nuclear", labels=[2, 0, 1], tol=1e-9, max_iter=most)
+        for most in (200, 500, 777, 1000)
+    ]
+    assert {end.status for end in ends} == {"rounding"}
+    assert len({(end.n_iter, end.lower, end.upper) for end in ends}) == 1
+
+
 def test_a_norm_in_other_units_and_of_whole_numbers():
     """A box of 1e-10, whose steepest direction is of integers."""
     small = fm.Norm(

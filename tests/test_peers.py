@@ -1039,7 +1039,6 @@ S_CALLS = {  # a sparse S of 3 rows and 3 columns where only arrays will do -> w
     "entropy_prox": (lambda S, X, y: fm.entropy_prox(S, 1.0), "g"),
     "l2_prox": (lambda S, X, y: fm.l2_prox(y, 1.0, S), "q"),
     "DenseGram": (lambda S, X, y: fm.DenseGram(S), "G"),
-    "FeatureGram": (lambda S, X, y: fm.FeatureGram(S), "rows"),
     **{
         name: (lambda S, X, y, name=name: run(name, S), "Z" if CALLS[name].rows else "G")
         for name in CALLS
@@ -1058,6 +1057,15 @@ def test_sparse_is_refused_where_only_arrays_will_do(call, sp):
                 TypeError,
                 [f"{name} is sparse", f"{name}.toarray()"],
             )
+
+
+def test_sparse_signed_rows_are_told_who_takes_them(sp):
+    Z = np.array([[2.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+    words = ["rows is sparse", "features(rows, np.ones(rows.shape[0]), normalize=None)"]
+    check_raises(lambda: fm.FeatureGram(sp.csr_array(Z)), TypeError, words)
+    with pytest.warns(UserWarning, match="sparse ones as here"):
+        G = fm.features(sp.csr_array(Z), np.ones(3), normalize=None)
+    assert np.array_equal(G.dense(), fm.FeatureGram(Z).dense())
 
 
 # ======================================================================================================
