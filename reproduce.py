@@ -1112,8 +1112,8 @@ def ji21_fig3(run, images, seeds, steps, scaling):
 
     Network of width 128, features scaled to length 1 at most; scaling=unit: to length 1. {pairs:,} pairs, {tests:,}
     test images. An iteration is a column of the kernel matrix. Weights and samples by seed, from {seed} on; sampling
-    without momentum by the first alone, with step 1 and with Theorem 4.1's, √(ln(pairs)/{steps:,}). The bound is that
-    of 64 products of the subspace perceptron. All images, the paper's size: images=60000 seeds=1, without this bound.
+    without momentum by the first alone, with step 1 and with Theorem 4.1's, √(ln(pairs)/{steps:,}). Up to 20,000 images
+    the bound is that of 64 products of the subspace perceptron. All images, the paper's size: images=60000 seeds=1.
     """
     X, y, X_test, y_test = (array[:images] for array in run.mnist())
     run.facts |= {"n": len(y), "tests": len(y_test), "pairs": 9 * len(y)}
@@ -1804,7 +1804,7 @@ def _(table, errors, differences):
 # ======================================================================================================================
 
 BLOCK = re.compile(
-    r"(^<!-- (figure|table|gallery|others):? ?(.*?) -->\n).*?(?=^<!-- end -->$)",
+    r"(^<!-- (figure|table|gallery|others)(?:: ([^\n]*?))? -->\n).*?(?=^<!-- end -->$)",
     re.DOTALL | re.MULTILINE,
 )
 NUMBER = re.compile(r"(<!-- number: (\S+) (\S+) -->).*?(?=<!-- end -->)")
@@ -1830,8 +1830,10 @@ def markdown(lines):
 def section(figure, sizes, table, caption):
     """Return what the report shows of a figure."""
     stem = stem_of(figure.key, sizes)
-    about, _, settings = caption.partition(" | ")
+    about, *settings = caption.split(" | ")
     command = " ".join([figure.key, *(f"{name}={value}" for name, value in sizes.items())])
+    taken = "" if sizes else f", {minutes(figure)}"  # other sizes take longer, or less
+    small = " ".join([f"`{command}`{taken}; [CSV]({stem}.csv).", *settings])
     return f"""\
 <a id="{stem}"></a>
 
@@ -1839,7 +1841,7 @@ def section(figure, sizes, table, caption):
 
 ![{about}]({stem}.png)
 
-<sub>`{command}`, {minutes(figure)}; [CSV]({stem}.csv). {settings.replace(" | ", " ")}</sub>
+<sub>{small}</sub>
 """
 
 
