@@ -519,13 +519,12 @@ LOOKS = {  # of methods, the same in all pictures; no two have both colour and d
         "homotopic subgradient": (GREEN, "-"),
         "diagonal descent": (BLACK, LONG),
         "inertial descent": (PURPLE, "--"),
-        "inertial descent, λ₀ = 10": (ORANGE, LONG_DOT),
+        "inertial descent, λ₀ = 10": (GREEN, LONG_DOT),
         "inertial descent, α = 3": (PURPLE, "--"),  # the usual one
         "inertial descent, α = 10": (VERMILLION, "-"),
         "inertial descent, α = 30": (SKY, MIXED),
         "inertial descent, α = 50": (GREEN, "-."),
         "inertial descent, α = 3, restarts": (BLUE, MIXED),
-        "inertial descent, α = 10, restarts": (GREEN, LONG_DOT),
         "SVC": (VERMILLION, MIXED),
         "LIBSVM": (VERMILLION, MIXED),  # which SVC calls
         "LinearSVC": (SKY, ":"),
