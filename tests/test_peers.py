@@ -29,7 +29,7 @@ from instances import (
 )
 
 import fastmargin as fm
-import reproduce as rp
+from figures import studies
 
 # Where a tolerance is out of reach, by as much as it does not matter here.
 pytestmark = pytest.mark.filterwarnings("ignore:the margin is known to be .* as far as rounding")
@@ -102,6 +102,17 @@ def test_svc_on_the_first_example_of_the_readme(linear_svc, tol):
     assert 99.35 < 100.0 * own / upper < 99.45
 
 
+def quadratic_program(K, y):
+    """What PIQP finds for the a of least a'Ka / 2 - sum a, a >= 0, y'a = 0."""
+    from piqp import DenseSolver
+
+    n = len(y)
+    solver = DenseSolver()
+    solver.setup(K, np.full(n, -1.0), A=y[None].astype(float), b=np.zeros(1), x_l=np.zeros(n))
+    solver.solve()
+    return solver.result
+
+
 @pytest.mark.parametrize("single", [False, True])
 def test_the_cause_of_what_svc_loses_on_the_first_example_of_the_readme(single):
     """PIQP comes to the largest margin, and from kernel values in single precision to both numbers of SVC."""
@@ -112,8 +123,7 @@ def test_the_cause_of_what_svc_loses_on_the_first_example_of_the_readme(single):
     X, y, G = first_example()
     K = np.asarray(fm.gram(X))
     seen = K.astype(np.float32).astype(np.float64) if single else K
-    constraints = {"A": y[None].astype(float), "b": np.zeros(1), "x_l": np.zeros(len(y))}
-    found = rp.piqp(seen * np.outer(y, y), np.full(len(y), -1.0), **constraints)
+    found = quadratic_program(seen * np.outer(y, y), y)
     c = y * np.maximum(found.x, 0.0)
     claim = 1.0 / math.sqrt(c @ K @ c)
     weights = np.append(c, found.y)
@@ -419,18 +429,27 @@ def test_a_free_bias_is_that_of_libsvm(kernel, offset, datasets):
         np.testing.assert_allclose(ours.coef_, theirs.coef_, rtol=rate)
 
 
-@pytest.mark.parametrize(
-    "package, weights", [("sklearn", rp.svc_weights), ("piqp", rp.piqp_weights)]
-)
+@pytest.mark.parametrize("package", ["sklearn", "piqp"])
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
-def test_other_solvers_find_the_same_margin_by_our_certificate(package, weights, kernel):
+def test_other_solvers_find_the_same_margin_by_our_certificate(package, kernel):
     pytest.importorskip(package)
     X, y = two_classes(60, 5, gap=4.0)
-    G = rp.margin_gram(X, y, kernel)
-    assert -1e-9 < rp.certified_gap(G, y, weights(X, y, kernel)) < 1e-5
-    assert (
-        rp.certified_gap(G, y, weights(X[::-1], y[::-1], kernel)) > 1e-3
-    )  # other points, other weights
+    G = studies.margin_gram(X, y, kernel)
+
+    def gap(X, y):
+        """That of G by the dual weights of these points, as heavy in both classes."""
+        if package == "sklearn":
+            weights = studies.dual_weights(studies.svc(X, y, kernel=kernel, gamma="auto"), len(y))
+        else:
+            scale = {"gamma": "auto"} if kernel == "rbf" else {}
+            K = np.asarray(fm.gram(X, y, kernel=kernel, normalize="max", **scale))
+            weights = np.maximum(quadratic_program(K, y).x, 0.0)
+        for sign in (-1, 1):
+            weights[G.labels == sign] /= weights[G.labels == sign].sum()
+        return studies.dual_gap(G, weights)
+
+    assert -1e-9 < gap(X, y) < 1e-5
+    assert gap(X[::-1], y[::-1]) > 1e-3  # other points, other weights
 
 
 INTERVALS = {"unit": 3.492334e-4, "max": 6.769682e-5, None: 1.392517e-3}  # of rho, with intercept=1

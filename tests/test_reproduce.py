@@ -49,7 +49,7 @@ def contents_of(folder):
 # ======================================================================================================
 
 # Those whose quick run takes longer than five seconds
-LONG = {"ji21:fig4", "race", "speed"}
+LONG = {"ji21:fig4", "race"}
 FIGURES = [pytest.param(key, marks=pytest.mark.dear) if key in LONG else key for key in rp.FIGURES]
 
 
