@@ -2087,15 +2087,15 @@ def check_writable(folder):
 def main(arguments=None):
     """Do what a command line says, and return the exit code."""
     options = parse(arguments)
+    is_report = options.names == ["report"]
+    names = [] if is_report else [name for name in options.names if name != "list"]
     try:
-        figures, sizes = select(
-            [name for name in options.names if name not in ("list", "report")] or ["all"]
-        )
+        figures, sizes = select(names or ["all"])
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2
     try:
-        if options.names == ["report"]:
+        if is_report:
             report()
             return 0
         named_folders(options.data)

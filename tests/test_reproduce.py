@@ -1161,6 +1161,12 @@ def test_a_mark_that_is_not_understood_is_one_sentence(page, mark, capsys):
     assert page.read_text() == mark
 
 
+def test_report_takes_no_names(registry, capsys):
+    assert rp.main(["report", "race"]) == 2
+    assert "'report'" in capsys.readouterr().err
+    assert not rp.FOLDER.exists()
+
+
 def test_a_figure_is_added_in_one_place(tmp_path, monkeypatch):
     """Two functions at the end of a file, in a copy of the program: picture, list and report follow."""
     added = '''

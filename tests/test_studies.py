@@ -638,6 +638,7 @@ def test_without_other_packages_there_is_what_is_at_hand(tmp_path, monkeypatch, 
     rows = list(rp.FIGURES["margins"].rows(run, most_sets=1, most_points=30))
     assert {row["source"] for row in rows} == {"HTRU2", "MNIST"}
     assert run.sampled == {"KEEL", "scikit-learn", "digits", "CIFAR-10", "mnist"}
+    capsys.readouterr()
     assert rp.main(["speed", "--quick", "--out", str(tmp_path)]) == 1
     err = capsys.readouterr().err
     assert err.count("\n") == 1
