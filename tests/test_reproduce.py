@@ -1167,43 +1167,44 @@ def test_report_takes_no_names(registry, capsys):
     assert not rp.FOLDER.exists()
 
 
-def test_a_figure_is_added_in_one_place(tmp_path, monkeypatch):
-    """Two functions at the end of a file, in a copy of the program: picture, list and report follow."""
-    added = '''
-
-@figure("new:points", "A line is straight", minutes=0.01)
-def new_points(run):
-    """Data: two points.
-
-    No seed.
-    """
-    yield {"x": [1, 2], "y": [3, 4]}
+# The example of the manual
+[ADDED] = re.findall("(?s)^```py\n(@figure.*?)^```", PAGES[FOLDER / "MANUAL.md"], re.M)
+ADDED_KEY = re.search('^    "(.*?)",$', ADDED, re.M)[1]
 
 
-@new_points.draw
-def _(table, ax):
-    ax.plot(table["x"], table["y"])
-'''
+def test_the_figure_of_the_manual_is_added_in_one_place(tmp_path, monkeypatch):
+    """At the end of a file, in a copy of the program: picture, list, sizes and report follow."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))  # the module need not be installed
     shutil.copy(ROOT / "reproduce.py", tmp_path)
     program = shutil.ignore_patterns("quick", "__pycache__", "*.csv", "*.png", "*.md")
     shutil.copytree(FOLDER, tmp_path / "figures", ignore=program)
     with open(tmp_path / "figures" / "studies.py", "a", encoding="utf-8") as file:
-        file.write(added)
+        file.write(f"\n\n{ADDED}")
     (tmp_path / "README.md").write_text("")
     page = tmp_path / "figures" / "README.md"
-    page.write_text("<!-- gallery: new:points -->\n<!-- end -->\n<!-- others -->\n<!-- end -->\n")
-    assert "new:points" in run("list", folder=tmp_path).stdout
-    for arguments in ("new:points", "report"):
-        result = run(arguments, folder=tmp_path)
+    page.write_text("<!-- gallery: all -->\n<!-- end -->\n<!-- others -->\n<!-- end -->\n")
+    for words in (
+        [ADDED_KEY, "--quick"],
+        [ADDED_KEY, "points=50", "--quick"],
+        [ADDED_KEY],
+        ["report"],
+        ["list"],
+    ):
+        result = run(*words, folder=tmp_path)
         assert result.returncode == 0, result.stderr
-    assert {"new-points.csv", "new-points.png"} < {*files_under(tmp_path / "figures")}
+    assert ADDED_KEY in result.stdout
+    made = {
+        f"{stem}.{end}" for stem in ("labels", "quick/labels-points50") for end in ("csv", "png")
+    }
+    assert made < {*files_under(tmp_path / "figures")}
     report = page.read_text(encoding="utf-8")
+    table, caption = rp.read_table(tmp_path / "figures" / "labels.csv")
+    about, settings = caption.split(" | ")
     for text in (
-        '<img src="new-points.png"',
-        "### A line is straight",
-        "![Data: two points.](new-points.png)",
-        "`new:points`, 1 s; [CSV](new-points.csv). No seed.",
+        '<img src="labels.png"',
+        f"### Random labels have a larger margin in more dimensions: up to {table['margin'][-1]:.3f}\n",
+        f"![{about}](labels.png)",
+        f"`labels`, 3 s; [CSV](labels.csv). {settings}",
     ):
         assert text in report
 
@@ -1236,7 +1237,8 @@ def test_the_commands_of_the_pages_exist():
         commands = re.findall(r"python reproduce\.py((?: [a-z0-9:=-]+)+)", text)
         commands += re.findall(r"<sub>`(.*?)`", text)
         for command in commands:
-            words = [word for word in command.split() if word not in ("list", "report")]
+            words = command.replace(ADDED_KEY, "all").split()
+            words = [word for word in words if word not in ("list", "report")]
             with contextlib.redirect_stderr(io.StringIO()):
                 rp.select(rp.parse(words).names)
         for extra in re.findall(r"pip install [^\n]*?\[([\w,]+)\]", text):
