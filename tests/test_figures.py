@@ -47,7 +47,11 @@ def test_the_bound_of_section_2_2_is_50_r4_and_its_mistakes_are_fewer(quick):
 
 def test_a_planted_margin_is_the_largest():
     rng = np.random.default_rng(0)
-    for Z in (rp.planted_margin(60, 20, 0.07, rng), rp.planted_power_law(60, 20, 0.07, rng)):
+    for Z in (
+        rp.planted_margin(60, 20, 0.07, rng),
+        rp.planted_power_law(60, 20, 0.07, rng),
+        rp.planted_power_law(10, 20, 0.07, rng),  # whose hull would miss 0
+    ):
         best = rp.fm.max_margin(rp.fm.FeatureGram(Z), tol=1e-9)
         assert best.lower == pytest.approx(0.07, rel=1e-8)
         assert (Z * Z).sum(axis=1).max() <= 1 + 1e-14
@@ -395,3 +399,25 @@ def test_in_the_end_a_larger_damping_is_nearer():
     ]
     assert ends == sorted(ends, reverse=True)
     assert ends[0] < rp.where(table, method="diagonal descent")["margin_gap"][-1]
+
+
+def test_inertial_descent_is_ahead_of_momentum_at_the_narrowest_width_and_behind_at_the_widest():
+    for _, part in rp.groups(kept("apidopoulos22:width"), "data"):
+        ours, theirs = (
+            np.maximum(rp.where(part, method=method)["gap"], 1e-11)
+            for method in ("inertial descent", "momentum")
+        )
+        assert ours[0] < theirs[0]
+        assert ours[-1] > theirs[-1]
+
+
+def test_early_stopping_under_a_strong_penalty_is_level_with_a_path_of_hinge_loss():
+    """With wrong labels, on the same draws, within two standard errors."""
+    table = kept("apidopoulos22:path")
+    for flipped in (0.1, 0.2):
+        early, path = (
+            rp.where(table, flipped=flipped, method=method)["test_error"]
+            for method in ("inertial descent stopped early, ridge penalty 100/t", rp.HINGE_PATH)
+        )
+        less = early - path
+        assert abs(less.mean()) < 2 * less.std(ddof=1) / math.sqrt(len(less))
