@@ -72,8 +72,8 @@ def test_the_initial_weights_fill_their_interval():
     for W, fan_in in zip(weights, (27, 144, 432, 864, 576, 256, 512, 512), strict=True):
         assert W.dtype == np.float32 and W.shape[0] == fan_in + 1
         for part in (W[:-1], W[-1]):  # biases like weights
-            top = np.sqrt(fan_in) * np.abs(part).max()
-            assert 1 - 10 / part.size < top <= 1 + 1e-6
+            for end in (part.max(), -part.min()):
+                assert 1 - 10 / part.size < np.sqrt(fan_in) * end <= 1 + 1e-6
         assert W.size < 1000 or abs(3 * fan_in * np.mean(W**2) - 1) < 10 / np.sqrt(
             W.size
         )  # uniform: variance 1/3

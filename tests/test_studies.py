@@ -99,7 +99,7 @@ def test_easy_points_have_margins_of_their_own():
 def test_products_are_counted_to_the_first_interval_that_is_short_enough():
     trace = {
         "products": np.array([1.0, 2, 3, 4]),
-        "lower": np.array([-1.0, 0.5, 0.9, 0.8]),
+        "lower": np.array([0.0, 0.5, 0.9, 0.8]),
         "upper": np.array([2.0, 1, 1, 1]),
     }
     assert [studies.products_to(gap, trace) for gap in (1, 0.5, 0.1)] == [2, 2, 3]
@@ -231,6 +231,7 @@ def test_the_logistic_loss_as_printed_is_never_faster_than_the_shifted_one(quick
     _, shifted, printed = counts.values()
     assert np.isfinite(shifted).all()
     assert not (printed < shifted).any()
+    assert not (printed == shifted).all()
 
 
 # ======================================================================================================
@@ -295,15 +296,17 @@ def test_a_tiny_loss_goes_with_a_small_margin(quick):
 
 
 def test_the_title_of_steps_compares_gaps_at_the_first_loss_below_its_goal():
-    t = np.arange(1.0, 5.0)
-    table = {
-        "problem": np.full(12, "2 drawn sets"),
-        "method": np.repeat(["a", "b", "never"], 4),
-        "seed": np.tile([0.0, 0, 1, 1], 3),
-        "t": np.tile(t[:2], 6),
-        "gap": np.array([0.9, 0.5, 0.7, 0.3, 0.02, 0.01, 0.04, 0.03, 0, 0, 0, 0]),
-        "ln_loss": np.array([-99.0, -101, -200, -300, -100, -200, -150, -200, -1, -1, -200, -200]),
+    methods = {  # gaps, and ln of losses, at three looks, of two seeds
+        "a": ([0.9, 0.5, 0.2], [-99, -101, -200], [0.9, 0.7, 0.1], [-10, -100, -300]),
+        "b": ([0.9, 0.02, 0], [-1, -200, -200], [0.04, 0, 0], [-100, -200, -300]),
+        "not all of its runs": ([1, 0, 0], [-1, -200, -200], [1, 1, 1], [-1, -1, -99]),
     }
+    rows = []
+    for method, (gap, ln_loss, *other) in methods.items():
+        row = {"problem": "2 drawn sets", "method": method, "t": [1, 2, 3]}
+        rows.append(row | {"seed": 0, "gap": gap, "ln_loss": ln_loss})
+        rows.append(row | {"seed": 1, "gap": other[0], "ln_loss": other[1]})
+    table = rp.stack(rows)
     assert rp.FIGURES["steps"].numbers_of(table) == {"least": "0.03", "most": "0.60"}
 
 
