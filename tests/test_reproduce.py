@@ -32,7 +32,8 @@ pytestmark = pytest.mark.usefixtures("cache")
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "figures"
 PAGES = {
-    path: path.read_text(encoding="utf-8") for path in (ROOT / "README.md", *FOLDER.glob("*.md"))
+    path: path.read_text(encoding="utf-8")
+    for path in (ROOT / "README.md", *sorted(FOLDER.glob("*.md")))
 }
 
 
