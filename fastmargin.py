@@ -99,7 +99,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import decimal
 import functools
 import importlib
 import inspect
@@ -331,16 +330,12 @@ class Separator(NamedTuple):
     >>> rows = [[82020, 153963, 3], [-255124, 200296, 1], [-176977, -81950, 3], [-108096, 178695, 2]]
     >>> rows = np.array([*rows, [94666, -174371, 3]], dtype=float)
     >>> result = fm.max_margin(fm.FeatureGram(rows), tol=1e-9)
-    >>> round(result.lower, 6), result.separator
-    (2.475488, Separator(3 coordinates, bias=0))
+    >>> round(result.lower, 6), result.separator.coordinates.size
+    (2.475488, 3)
     """
 
     coordinates: Array
     bias: float
-
-    def __repr__(self) -> str:
-        shape = " x ".join(map(str, self.coordinates.shape))
-        return f"Separator({shape} coordinates, bias={self.bias:.6g})"
 
 
 class Result(NamedTuple):
@@ -447,15 +442,17 @@ def _is_result(start):
     return getattr(start, "_fields", None) == Result._fields
 
 
-_DOWN = decimal.ROUND_FLOOR
-_UP = decimal.ROUND_CEILING
+_DOWN = -1.0
+_UP = 1.0
 
 
-def _written(number, digits, rounding):
+def _written(number, digits, direction):
     """Write a bound with this many digits; rounding it _DOWN or _UP keeps it a bound."""
-    context = decimal.Context(prec=digits, rounding=rounding)
-    rounded = context.create_decimal_from_float(float(number))
-    return f"{float(rounded):.{digits}g}"
+    shown = f"{number:.{digits}g}"
+    if (float(shown) - number) * direction < 0.0:
+        unit = 10.0 ** (math.floor(math.log10(abs(number))) + 1 - digits)
+        shown = f"{number + direction * unit:.{digits}g}"
+    return shown
 
 
 def _counted(number, noun):
@@ -2780,7 +2777,7 @@ def _add_by_product(G: Any, index: Any, weights: Any, m: Array) -> None:
 
 
 def _frozen(array):
-    """Return a view of an array that cannot be written to; the array itself if it cannot."""
+    """Return a view of an array that cannot be written to: then loops are compiled for one type, whoever made it."""
     if not array.flags.writeable:
         return array
     view = array.view()
@@ -2788,41 +2785,8 @@ def _frozen(array):
     return view
 
 
-def _held_arrays(value):
-    """Yield (address, bytes) of the arrays that an object holds; those of a mapped file lie on the disk."""
-    if isinstance(value, Representation):
-        value = tuple(vars(value).values())
-    elif _is_sparse(value):
-        value = (value.data, value.indices, value.indptr)
-    if isinstance(value, tuple):
-        for member in value:
-            yield from _held_arrays(member)
-    elif isinstance(value, np.ndarray) and not isinstance(value, np.memmap):
-        yield value.__array_interface__["data"][0], value.nbytes
-
-
-def _in_words(count):
-    """Write a number of bytes with a unit."""
-    power = min(max(count.bit_length() - 1, 0) // 10, 5)
-    return f"{count / 1024**power:.3g} {('B', 'KB', 'MB', 'GB', 'TB', 'PB')[power]}"
-
-
 _LARGEST_COPY = 1 << 31  # bytes above which `numpy.asarray` of a G without a matrix is refused
 _MOST_ENTRIES = 1 << 26  # of rows that are written down to find witnesses: 0.5 GB
-
-
-def _kept(method):
-    """Let a representation keep the answer of a method without arguments; a changed copy asks again."""
-    name = f"_known_{method.__name__}"
-
-    @functools.wraps(method)
-    def answer(self):
-        held = vars(self)
-        if name not in held:
-            held[name] = method(self)
-        return held[name]
-
-    return answer
 
 
 # The facts of a representation.  A wrapper has those of the G that it wraps, but for its own.
@@ -2843,7 +2807,7 @@ class Representation:
     All other methods have defaults that use these four.  Overriding them makes G faster or `rounding` tighter.  Where
     ``access`` is not "products", a method ``restrict(index)`` is needed as well; it returns G on some of the points.
 
-    *Facts* are attributes that say what G is.  Constructors set them once; then they cannot be changed.  A subclass may
+    *Facts* are attributes that say what G is.  Constructors set them once, and nobody changes them.  A subclass may
     leave them out.  One that has a kernel and no labels is an unsigned K, which `pair_gram` and `signed` take and
     algorithms refuse.
 
@@ -2896,19 +2860,6 @@ class Representation:
     square = _inner_product
     table_margins = _one_by_one
 
-    def __setattr__(self, name, value):
-        if name in _FACTS:
-            if name in vars(self):
-                raise AttributeError(f"{name} is a fact of G, which its constructor has set")
-            value = _frozen(value) if isinstance(value, np.ndarray) else value
-        super().__setattr__(name, value)
-
-    def __setstate__(self, state):
-        vars(self).update(state)
-        for name in _FACTS:  # which pickle has made writeable
-            if isinstance(state.get(name), np.ndarray):
-                vars(self)[name] = _frozen(state[name])
-
     def _set_facts(self, like=None, **facts):
         """Set all facts: those that are given, others as they are of another representation, or by default."""
         source = type(self) if like is None else like
@@ -2924,7 +2875,7 @@ class Representation:
 
     def _restricted(self, index, **attributes):
         """Return a copy with the labels of some points and with these attributes."""
-        labels = None if self.labels is None else _frozen(self.labels[index])
+        labels = None if self.labels is None else self.labels[index]
         return self._changed(labels=labels, **attributes)
 
     def restrict(self, index: Array) -> Representation:
@@ -2957,8 +2908,8 @@ class Representation:
         n = len(self)
         if self.access != "stored" and 8 * n * n > _LARGEST_COPY:
             raise MemoryError(
-                f"G of {n} points would take {_in_words(8 * n * n)} as an array; G.dense() makes it all the same, and "
-                "G.block(rows, columns) has a part of it"
+                f"G of {n} points would take {8 * n * n / 2**30:.3g} GB as an array; G.dense() makes it all the same, "
+                "and G.block(rows, columns) has a part of it"
             )
         matrix = self.dense()
         is_new = matrix.flags.writeable
@@ -2992,16 +2943,7 @@ class Representation:
         if np.any(self.ridge):
             ends = sorted({np.min(self.ridge), np.max(self.ridge)})
             parts.append("ridge=" + " to ".join(f"{end:g}" for end in ends))
-        parts.append(_in_words(self.nbytes))
         return parts
-
-    @property
-    def nbytes(self) -> int:
-        """The bytes of all arrays that G holds or refers to, without those of mapped files."""
-        largest = {}  # of the arrays at one address, as one that is held twice counts once
-        for address, size in _held_arrays(self):
-            largest[address] = max(size, largest.get(address, 0))
-        return sum(largest.values())
 
     @property
     def signs(self) -> Array | None:
@@ -3372,10 +3314,6 @@ class Rounding(NamedTuple):
     length: float
     lost: Array | float = 0.0
 
-    def __repr__(self) -> str:
-        lost = f"{len(self.lost)} numbers" if np.ndim(self.lost) else f"{self.lost:.6g}"
-        return f"Rounding(margins={self.margins:.6g}, square={self.square:.6g}, length={self.length:.6g}, lost={lost})"
-
     @classmethod
     def of_entries(cls, n: int, entries: float) -> Rounding:
         """Return the bounds of sums over the n entries of a row of G; ``entries`` bounds the error of each over s."""
@@ -3698,7 +3636,6 @@ class RidgeGram(_OverGram):
     def diagonal(self) -> Array:
         return self.base.diagonal() + self.ridge
 
-    @_kept
     def _share(self):
         """Return max_i G_ii without the ridge over that with it."""
         return float(self.base.diagonal().max() / self.diagonal().max())
@@ -3707,7 +3644,6 @@ class RidgeGram(_OverGram):
         """Return bounds that are in units of max_i G_ii without the ridge in units of that with it."""
         return rounding.scaled(self._share())
 
-    @_kept
     def rounding(self) -> Rounding:
         """Add 16 roundings to the errors of the base, because |r_i v_i| <= |m_i| + s l_i t for its s."""
         of_base = self.base.rounding()
@@ -3933,7 +3869,7 @@ class DenseGram(Representation):
     Examples
     --------
     >>> fm.DenseGram(np.eye(3))
-    <DenseGram: 3 points, 72 B>
+    <DenseGram: 3 points>
     """
 
     access = "stored"
@@ -3984,13 +3920,11 @@ class DenseGram(Representation):
             return own
         return max(own, self._points.rounding().square)
 
-    @_kept
     def rounding(self) -> Rounding:
         return Rounding.of_entries(len(self.matrix), _UNIT)
 
-    @_kept
     def relative_lengths(self) -> Array:
-        return _frozen(_relative_lengths(self.diagonal()))
+        return _relative_lengths(self.diagonal())
 
     @property
     def more_precise(self) -> str:
@@ -4029,7 +3963,7 @@ class DenseGram(Representation):
         matrix = self.matrix * y
         matrix *= y[:, None]
         points = None if self._points is None else self._points._with_signs(y)
-        return self._changed(matrix=matrix, labels=_frozen(y), _points=points)
+        return self._changed(matrix=matrix, labels=y, _points=points)
 
     def _scores(self, alpha):
         if self._points is None:
@@ -4335,9 +4269,8 @@ class _RowGram(Representation):
     def _constant(self):
         return _constant(self.intercept)
 
-    @_kept
     def relative_lengths(self) -> Array:
-        return _frozen(_relative_lengths(self.diagonal()))
+        return _relative_lengths(self.diagonal())
 
     def precise(self, v: Array) -> tuple[float, Array, Rounding]:
         m = np.empty(v.size)
@@ -4406,7 +4339,7 @@ class FeatureGram(_RowGram):
             )
         rows = _points(rows, "rows")
         self._set_facts(d=rows.shape[1])
-        self.rows = _frozen(rows)
+        self.rows = rows
         self.c = np.ones(len(rows)) if c is None else _vector(c, "c", len(rows))
         self.squares = _squares(rows)
 
@@ -4449,7 +4382,7 @@ class FeatureGram(_RowGram):
         return _weighted(c, _exact_products(self.rows[index]))
 
     def _with_signs(self, y):
-        return self._scaled(y)._changed(labels=_frozen(y))
+        return self._scaled(y)._changed(labels=y)
 
 
 def _exact_products(rows):
@@ -4756,6 +4689,9 @@ class SparseGram(_RowGram):
         self.starts = starts
         self.dimension = int(dimension)
         self._set_facts(d=self.dimension)
+        sums = np.add.reduceat(np.append(self.values**2, 0.0), starts[:-1])
+        # Where a row is empty, reduceat takes what follows.
+        self.squares = np.where(np.diff(starts) == 0, 0.0, sums)
 
     @property
     def arrays(self) -> _SparseRows:
@@ -4769,19 +4705,16 @@ class SparseGram(_RowGram):
     def _scaled(self, factors):
         """Return G with each row multiplied by a factor."""
         values = self.values * np.repeat(factors, np.diff(self.starts))
-        return self._changed(values=values)
+        return self._changed(values=values, squares=self.squares * factors**2)
 
     def _with_signs(self, y):
-        return self._scaled(y)._changed(labels=_frozen(y))
+        return self._scaled(y)._changed(labels=y)
 
     def shape(self) -> tuple[int, int]:
         return self.starts.size - 1, self.dimension
 
-    @_kept
     def diagonal(self) -> Array:
-        squares = np.add.reduceat(np.append(self.values**2, 0.0), self.starts[:-1])
-        squares[np.diff(self.starts) == 0] = 0.0  # where reduceat takes what follows
-        return _frozen(squares)
+        return self.squares
 
     def rounding(self) -> Rounding:
         """A margin is a sum over the non-zeros of a row, ||w||^2 one over all columns that there are."""
@@ -4810,6 +4743,7 @@ class SparseGram(_RowGram):
             values=self.values[entries],
             columns=self.columns[entries],
             starts=starts,
+            squares=self.squares[index],
         )
 
     def _exact_block(self, index):
@@ -5142,7 +5076,7 @@ class LazyGram(Representation):
         return out
 
     def _with_signs(self, y):
-        return self._changed(c=self.c * y, labels=_frozen(y))
+        return self._changed(c=self.c * y, labels=y)
 
     def _without_zeros(self):
         """Return the same G without coordinates that are 0 in all points; they change no value of a named kernel."""
@@ -5257,8 +5191,8 @@ def _empty_matrix(n):
         return np.empty((n, n))
     except MemoryError:
         raise MemoryError(
-            f"the matrix of {n} points takes {_in_words(size)}; lazy_gram(X, y, ...) evaluates its entries when they "
-            'are needed, and features(X, y) reads the points of kernel="linear"'
+            f"the matrix of {n} points takes {size / 2**30:.3g} GB; lazy_gram(X, y, ...) evaluates its entries when "
+            'they are needed, and features(X, y) reads the points of kernel="linear"'
         ) from None
 
 
@@ -5362,7 +5296,7 @@ def gram(
     --------
     >>> G = fm.gram([[1.0, 1.0], [0.0, 2.0]], [1, -1], kernel="linear", normalize=None)
     >>> G
-    <DenseGram: 2 points in 2 dimensions, linear, normalize=None, 128 B>
+    <DenseGram: 2 points in 2 dimensions, linear, normalize=None>
     >>> np.asarray(G)
     array([[ 2., -2.],
            [-2.,  4.]])
@@ -5487,7 +5421,7 @@ class PairGram(Representation):
     Examples
     --------
     >>> fm.pair_gram(np.eye(2), [0, 1], 3)
-    <PairGram over DenseGram: 4 pairs of 3 classes of 2 points, 96 B>
+    <PairGram over DenseGram: 4 pairs of 3 classes of 2 points>
     """
 
     unit = _UNIT
@@ -6629,9 +6563,6 @@ class Run(NamedTuple):
     callback: Callback
     start: Result | None
     algorithm: str | None
-
-    def __repr__(self) -> str:
-        return f"Run({self.G!r}, iterations {self.checkpoints[0]} to {self.checkpoints[-1]}, tol={self.tol})"
 
 
 @_documented

@@ -712,7 +712,9 @@ def is_beyond(problem):
         if not fm._ENTRIES[0] <= largest <= fm._ENTRIES[1]:
             return True
         if layer == "ridge":
-            ridge = [Fraction(r) for r in problem.ridges]
+            below = layers[: layers.index(layer)]
+            count = len(problem.pairs()) if "pairs" in below else len(problem.rows)
+            ridge = [Fraction(r) for r in problem.ridge(count)]
             if any(r and not fm._RATIOS[0] <= r / largest <= fm._RATIOS[1] for r in ridge):
                 return True
             largest += max(ridge)
