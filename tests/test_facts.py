@@ -195,7 +195,6 @@ def test_a_bias_is_found_once(monkeypatch):
 
 REPRESENTATIONS = {
     "DenseGram": lambda: fm.gram(X, Y),
-    "float32": lambda: fm.gram(X, Y, dtype=np.float32),
     "LazyGram": lambda: fm.lazy_gram(X, Y),
     "FeatureGram": lambda: fm.features(X, Y, intercept=2.0),
     "RidgeGram over DenseGram": lambda: fm.gram(X, Y, ridge=0.5),
@@ -213,7 +212,7 @@ REPRESENTATIONS = {
 
 @pytest.mark.parametrize("kind", REPRESENTATIONS)
 def test_every_representation_is_an_object_of_python(kind):
-    """len, @, asarray, repr on one line, pickle and copy; facts cannot be changed."""
+    """len, @, asarray, repr on one line, pickle and copy."""
     G = REPRESENTATIONS[kind]()
     n, _ = G.shape()
     assert len(G) == n
@@ -228,17 +227,11 @@ def test_every_representation_is_an_object_of_python(kind):
         G @ v[1:]
     shown = repr(G)
     assert "\n" not in shown and len(shown) < 200
-    assert kind in shown or kind in ("float32", "K")
+    assert kind in shown or kind == "K"
     assert repr(G.kernel) in shown
     for twin in (pickle.loads(pickle.dumps(G)), copy.copy(G), copy.deepcopy(G)):
         assert repr(twin) == shown
         assert np.array_equal(np.asarray(twin), matrix)
-    for fact in ("labels", "kernel", "normalize", "intercept", "ridge", "origin"):
-        with pytest.raises(AttributeError, match=fact):
-            setattr(G, fact, None)
-    if G.labels is not None:
-        with pytest.raises(ValueError, match="read-only"):
-            G.labels[0] = 0
 
 
 def test_what_a_representation_wraps_shows():
@@ -268,14 +261,6 @@ def test_a_matrix_that_is_not_held_has_a_limit():
 def test_a_matrix_beyond_the_memory_is_refused_with_a_remedy():
     with pytest.raises(MemoryError, match="lazy_gram"):
         fm.gram(np.zeros((2_000_000, 1)), kernel="laplacian", gamma=1.0)
-
-
-def test_the_bytes_are_those_of_the_arrays():
-    G = fm.gram(X, Y)
-    assert G.nbytes >= G.matrix.nbytes + X.nbytes
-    assert G.nbytes < 2 * (G.matrix.nbytes + X.nbytes)
-    wrapped = fm.RidgeGram(G, 1.0)
-    assert G.nbytes < wrapped.nbytes <= G.nbytes + 3 * 8 * 30
 
 
 def test_the_points_of_a_gram_are_its_own():
@@ -329,7 +314,7 @@ def test_plain_arrays_and_own_classes_are_taken_as_they_are():
     assert np.array_equal(np.asarray(pairs), np.asarray(fm.pair_gram(fm.gram(X), CLASSES, 3)))
 
 
-@pytest.mark.parametrize("maker", ["gram", "lazy_gram", "features", "ridge", "float32", "array"])
+@pytest.mark.parametrize("maker", ["gram", "lazy_gram", "features", "ridge", "array"])
 def test_many_labelings_of_one_kernel_matrix(maker, monkeypatch):
     """G of K has the bits of G made from the labels at once, and the kernel is not evaluated again."""
     make = {
@@ -337,7 +322,6 @@ def test_many_labelings_of_one_kernel_matrix(maker, monkeypatch):
         "lazy_gram": fm.lazy_gram,
         "features": fm.features,
         "ridge": lambda *a, **o: fm.gram(*a, ridge=0.5, **o),
-        "float32": lambda *a, **o: fm.gram(*a, dtype=np.float32, **o),
         "array": lambda *a, **o: fm.DenseGram(np.asarray(fm.gram(*a, **o))),
     }[maker]
     for y in (Y, -Y, np.where(X[:, 2] > 0, 1, -1)):
@@ -408,6 +392,8 @@ def test_one_class_is_told(recwarn):
 
 class WithFacts(Own):
     """It says that its coordinates are those of the rows."""
+
+    has_coordinates = True
 
     def square(self, v, w, m):
         return w @ w

@@ -38,9 +38,6 @@ def test_gram_is_its_formula(name, n, normalize, signed):
         assert (G.diagonal() == 1.0).all()
     if normalize == "max":
         assert abs(G.diagonal().max() - 1.0) <= 2 * EPS
-    half = fm.gram(X, y if signed else None, dtype=np.float32, **options).matrix
-    assert half.dtype == np.float32 and G.dtype == np.float64
-    assert np.array_equal(half, G.astype(np.float32))
 
 
 # 16 rows and 32 columns are evaluated at a time, over four coordinates that are not zero in all of 32 points
@@ -84,7 +81,7 @@ def test_gram_in_many_blocks(kernel, n):
         np.testing.assert_allclose(K[i], row, rtol=1e-12, atol=1e-13)
 
 
-@pytest.mark.parametrize("power", [-450, -250, 250, 450])
+@pytest.mark.parametrize("power", [-320, -250, 250, 320])
 @pytest.mark.parametrize("kernel, params", [("linear", {}), ("ntk", {}), ("ntk", {"W": np.eye(3)})])
 def test_kernels_of_degree_two_at_any_scale(kernel, params, power):
     X, _ = two_classes(40, 3, seed=0)
@@ -190,26 +187,8 @@ def test_gamma_auto_is_one_over_the_dimension(kernel):
     assert np.array_equal(ours.dual_coef_, same.dual_coef_)
 
 
-@pytest.mark.parametrize("kernel", ["rbf", "laplacian", "poly"])
-def test_points_whose_variance_leaves_the_range_of_numbers_are_refused(kernel):
-    """Squares that sum to 0 or to infinity once made a matrix of ones, or of NaN."""
-    X, y = two_classes(1000, 3)
-    for scale, flow in ((1e-170, "underflows"), (1e-160, "underflows"), (6e152, "overflows")):
-        points = scale * np.clip(X, -5.0, 5.0)
-        for call in (
-            lambda points=points: fm.gram(points, y, kernel=kernel),
-            lambda points=points: fm.lazy_gram(points, y, kernel=kernel),
-            lambda points=points: fm.kernel_matrix(points, points, kernel=kernel),
-            lambda points=points: fm.MaxMarginClassifier(kernel).fit(points, y),
-        ):
-            check_raises(
-                call, ValueError, ['gamma="scale"', flow, "rescale the points, or give gamma"]
-            )
-        assert np.isfinite(fm.gram(points[:9], kernel=kernel, gamma=1e-307)).all()
-
-
 def test_constant_points_have_a_kernel():
-    for value in (2.0, 0.0, 1e-200):
+    for value in (2.0, 0.0, 1e-90):
         assert np.array_equal(fm.gram(np.full((4, 3), value), kernel="rbf"), np.ones((4, 4)))
 
 
@@ -234,11 +213,10 @@ def test_callable_and_precomputed_kernels_agree_with_the_named(name, normalize, 
     cross = formula(new, X, X)
     G = fm.gram(X, y, kernel=kernel, normalize=normalize, **params)
     close = dict(rtol=6e-14, atol=6e-15 * np.abs(K).max())
-    for dtype in (np.float32, np.float64):
-        own = fm.gram(X, y, kernel=function, normalize=normalize, dtype=dtype)
-        given = fm.gram(K, y, kernel="precomputed", normalize=normalize, dtype=dtype)
-        for matrix in (own.matrix, given.matrix):
-            assert matrix.dtype == dtype and np.array_equal(matrix, matrix.T)
+    own = fm.gram(X, y, kernel=function, normalize=normalize)
+    given = fm.gram(K, y, kernel="precomputed", normalize=normalize)
+    for matrix in (own.matrix, given.matrix):
+        assert np.array_equal(matrix, matrix.T)
     np.testing.assert_allclose(own, G, **close)
     np.testing.assert_allclose(given, G, **close)
     named = fm.kernel_matrix(X, new, kernel=kernel, **params)
@@ -333,83 +311,6 @@ def test_callable_kernels_are_given_copies():
     plain = fm.gram(X, kernel=lambda A, B: A @ B.T)
     np.testing.assert_allclose(fm.gram(X, kernel=careless), plain, rtol=0, atol=1e-14)
     assert np.array_equal(X, before)
-
-
-def test_a_callable_kernel_may_not_depend_on_the_other_points():
-    def centred(A, B):
-        return (A - A.mean(axis=0)) @ (B - B.mean(axis=0)).T
-
-    for n in (100, 700):
-        with pytest.raises(ValueError, match="kernel") as caught:
-            fm.gram(rows_of(n, 3), kernel=centred, normalize=None)
-        assert "single" not in str(caught.value)
-
-
-def in_single_precision(A, B):
-    """A Gaussian kernel by inner products, which lose digits far from the origin, as GPU libraries compute it."""
-    A = A.astype(np.float32)
-    B = B.astype(np.float32)
-    squares = (A * A).sum(axis=1)[:, None] + (B * B).sum(axis=1)
-    return np.exp((2 * A @ B.T - squares) / np.float32(A.shape[1]))
-
-
-def far_and_single(n=150, d=784):
-    """Points in single precision, labels, and the kernel matrix above without its errors."""
-    X = np.random.default_rng(0).normal(size=(n, d)).astype(np.float32) + np.float32(10.0)
-    K = np.exp(-naive.squared_distances(X.astype(np.float64), X.astype(np.float64)) / d)
-    return X, np.where(X[:, 0] > 10.0, 1, -1), K
-
-
-def test_a_callable_kernel_in_single_precision_is_told_what_to_declare():
-    X, y, K = far_and_single()
-
-    def skewed(A, B):  # whether products of matrices are depends on the machine
-        return in_single_precision(A, B) * (1.0 + 2e-4 * (A[:, :1] > 10.0)).astype(np.float32)
-
-    def mirrored(A, B):  # symmetric, but K(x, x) is 1 +- 6e-5
-        return 0.5 * (in_single_precision(A, B) + in_single_precision(B, A).T)
-
-    for kernel, fault in ((skewed, "symmetric"), (mirrored, "other points")):
-        for call in (
-            lambda kernel=kernel: fm.gram(X, y, kernel=kernel),
-            lambda kernel=kernel: fm.MaxMarginClassifier(kernel).fit(X, y),
-        ):
-            remedy = ["single precision", "unit=2.0**-24", 'kernel="precomputed"']
-            check_raises(call, ValueError, [fault, *remedy])
-
-
-def test_intervals_allow_for_the_unit_of_a_callable_kernel():
-    X, y, K = far_and_single()
-    for normalize in ("unit", "max", None):
-        G = fm.gram(X, y, kernel=in_single_precision, unit=2.0**-24, normalize=normalize)
-        assert (
-            G.relative_lengths() == 1.0
-        ).all()  # how a function errs at short points is not known
-        error = np.abs(np.asarray(G) - np.outer(y, y) * K).max()
-        assert 1e-6 < error <= G.rounding().margins <= 1e-3
-        assert error <= G.precise(np.eye(len(y))[0])[2].margins
-        true = fm.max_margin(fm.gram(K, y, kernel="precomputed", normalize=None))
-        found = fm.max_margin(G, tol=1e-3)
-        assert 0.0 < found.lower <= true.lower <= true.upper <= found.upper
-        some = G.restrict(np.arange(9))
-        assert some.rounding().margins >= error
-        assert G.kernel.parameters == {"unit": 2.0**-24}
-    true = fm.max_margin(fm.gram(K, y, kernel="precomputed", normalize=None, intercept="free"))
-    model = fm.MaxMarginClassifier(in_single_precision, unit=2.0**-24, tol=1.0).fit(X, y)
-    lower, upper = model.interval_
-    assert 0.0 < lower <= true.lower <= true.upper <= upper
-
-
-def test_a_unit_is_that_of_a_function_and_explains_only_so_much():
-    X, y, K = far_and_single()
-    gram = functools.partial(fm.gram, X, y)
-    check_raises(lambda: gram(unit=2.0**-24), TypeError, ["'rbf'", "gamma", "unit"])
-    check_raises(lambda: gram(kernel=linear, unit=0.0), ValueError, ["unit"])
-    check_raises(
-        lambda: fm.gram(10.0 * X, y, kernel=in_single_precision, unit=2.0**-24),
-        ValueError,
-        ["unit=6e-08", "precomputed"],
-    )
 
 
 def test_float32_accuracy_is_enough_for_a_precomputed_or_callable_kernel():
@@ -547,7 +448,7 @@ POINTS = {  # how a set of points may be wrong, and what the message says
         ["X", "row 0"],
     ),
     "text labels": (X3, ["a", "b", "a"], TypeError, ["y"]),
-    "overflow": (X3 * 1e200, Y3, ValueError, ["row 0"]),
+    "overflow": (X3 * 1e200, Y3, ValueError, ["X", "1e+100", "rescale"]),
 }
 
 
@@ -674,7 +575,6 @@ BAD_CALLS = [  # call, exception, words of the message
     (lambda: fm.gram(X3, Y3, kernel="poly", degree=0), ValueError, ["degree", "0"]),
     (lambda: fm.gram(X3, Y3, kernel="poly", degree=2.0), TypeError, ["degree", "integer", "2.0"]),
     (lambda: fm.gram(X3, Y3, kernel="poly", degree=True), ValueError, ["degree", "True"]),
-    (lambda: fm.gram(X3, Y3, dtype=np.int32), ValueError, ["dtype", "int32"]),
     (lambda: fm.gram(X3 * 1e200, Y3, kernel="rbf"), ValueError, ["X"]),
     (lambda: fm.gram(X3 * 1e200, Y3, kernel="rbf", gamma=1.0), ValueError, ["X"]),
     (lambda: fm.gram(0 * X3, Y3, kernel="linear", normalize="max"), ValueError, ["X"]),
@@ -742,12 +642,12 @@ BAD_CALLS = [  # call, exception, words of the message
     (
         lambda: fm.gram(X3, Y3, kernel=lambda A, B: -linear(A, B)),
         ValueError,
-        ["row 0", "X"],
+        ["K(x, x)", "X"],
     ),
     (
         lambda: fm.gram(X3, Y3, kernel=lambda A, B: -linear(A, B), normalize=None),
         ValueError,
-        ["kernel"],
+        ["K(x, x)"],
     ),
     (lambda: fm.gram(X3, Y3, kernel=linear, gamma=1.0), TypeError, ["gamma"]),
     (
@@ -767,20 +667,6 @@ BAD_CALLS = [  # call, exception, words of the message
 @pytest.mark.parametrize("call, error, words", BAD_CALLS, ids=range(len(BAD_CALLS)))
 def test_bad_calls(call, error, words):
     check_raises(call, error, words)
-
-
-def test_intervals_allow_for_what_two_values_of_a_pair_differ_by():
-    """By more than the unit promises, and in one of several blocks alone."""
-    X = rows_of(1500, 3)
-    X[0] = X[1] + 1e-3
-
-    def askew(A, B):
-        K = np.exp(-naive.squared_distances(A, B))
-        return K * (1.0 + np.where((A == X[0]).all(axis=1), 1e-6, 0.0)[:, None])
-
-    G = fm.gram(X, kernel=askew, unit=2.0**-53, normalize=None)
-    error = np.abs(np.asarray(G) - np.exp(-naive.squared_distances(X, X))).max()
-    assert 5e-7 < error <= G.rounding().margins
 
 
 @pytest.mark.parametrize("where", [0, -1])

@@ -33,7 +33,7 @@ LAZY = {  # name -> (kernel, its parameters for points in d dimensions)
     "ntk, limit": lambda d: ("ntk", {}),
 }
 every_lazy = pytest.mark.parametrize("name", LAZY)
-every_dtype = pytest.mark.parametrize("dtype", [np.float64, np.float32])
+every_dtype = pytest.mark.parametrize("dtype", [np.float64, np.float32])  # of the points
 LIMIT = "ntk, limit"
 
 
@@ -46,10 +46,8 @@ def lazy(name, n, d, dtype=np.float64, normalize="unit", blank=False, signed=Tru
         X[:, ::3] = 0.0
         X[:, 0] += 1.0 + np.arange(n) % 7
     kernel, params = LAZY[name](d)
-    G = fm.lazy_gram(
-        X, y if signed else None, kernel=kernel, normalize=normalize, dtype=dtype, **params
-    )
-    assert G.points.rows.dtype == dtype
+    X = X.astype(dtype)
+    G = fm.lazy_gram(X, y if signed else None, kernel=kernel, normalize=normalize, **params)
     rows = G.points.rows.astype(naive.LONG)
     if kernel in ("rbf", "laplacian"):  # gamma is that of all points, which are held centred
         gamma = naive.LONG(G.kernel.gamma)
@@ -261,11 +259,6 @@ def test_nothing_as_large_as_g_is_kept():
             lambda X: fm.lazy_gram(X, kernel=lambda A, B: A @ B.T),
             ValueError,
             ["lazy_gram", "gram"],
-        ),
-        (
-            lambda X: fm.lazy_gram(X, dtype=np.float16),
-            ValueError,
-            ["dtype"],
         ),
         (lambda X: fm.lazy_gram(X, [1, -1, 1, 1]), ValueError, ["y"]),
         (

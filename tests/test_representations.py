@@ -96,7 +96,7 @@ def random_gram(kind, n, seed=0):
         if kind == "sparse":
             Z[np.random.default_rng(seed).random(Z.shape) < (0.1 if n == 600 else 0.6)] = 0.0
         return BY_ROWS[kind](Z), Z
-    A = dense(rows_of(n, n, seed)).astype(np.float32 if kind == "float32" else np.float64)
+    A = dense(rows_of(n, n, seed))
     return fm.DenseGram(A), A
 
 
@@ -109,7 +109,7 @@ def product(G, v):
     return w, m
 
 
-ALL_KINDS = ["float64", "float32", *BY_ROWS]
+ALL_KINDS = ["dense", *BY_ROWS]
 KINDS = pytest.mark.parametrize("kind", ALL_KINDS)
 
 
@@ -279,17 +279,15 @@ def test_precise_products_state_an_error_by_the_number_of_terms(kind):
         assert 1.0 <= rounding.margins / ((n + d) * 2.0**-53) ** 2 <= 9.0
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 7, 8, 9, 34])
-def test_a_last_bit_of_asymmetry_is_mended_anywhere(n, dtype):
-    A = dense(rows_of(n, 3, n)).astype(dtype)
+def test_a_last_bit_of_asymmetry_is_averaged_away_anywhere(n):
+    A = dense(rows_of(n, 3, n))
     assert np.shares_memory(fm.DenseGram(A).matrix, A)
     for i, j in np.ndindex(n, n):
         if i != j:
             B = A.copy()
-            B[i, j] = np.nextafter(B[i, j], dtype(9.0))
-            matrix = fm.DenseGram(B).matrix
-            assert np.array_equal(matrix, matrix.T) and np.array_equal(np.triu(matrix), np.triu(B))
+            B[i, j] = np.nextafter(B[i, j], 9.0)
+            assert np.array_equal(fm.DenseGram(B).matrix, 0.5 * (B + B.T))
             B[i, j] = B[j, i] = 2.0 * np.abs(A).max()
             check_raises(lambda B=B: fm.DenseGram(B), ValueError, ["G"])
 
@@ -304,10 +302,11 @@ def test_features_without_labels_are_the_points(normalize, tmp_path):
         np.load(tmp_path / "X.npy", mmap_mode="r"),
         pytest.importorskip("scipy.sparse").csr_array(X),
     ):
-        bare = fm.features(given, normalize=normalize, intercept=0.5)
-        told = fm.features(given, y, normalize=normalize, intercept=0.5)
+        constant = 0.0 if isinstance(given, np.memmap) else 0.5
+        bare = fm.features(given, normalize=normalize, intercept=constant)
+        told = fm.features(given, y, normalize=normalize, intercept=constant)
         assert np.array_equal(y[:, None] * bare.dense() * y, told.dense())
-        assert bare.shape() == (9, 5)
+        assert bare.shape() == (9, 4 + (constant != 0.0))
     check_raises(lambda: fm.pair_gram(fm.features(X), None, 2), (TypeError, ValueError), ["labels"])
 
 
@@ -346,17 +345,10 @@ def test_layouts_and_types_of_input(name, layout):
     Z[:, 0] += 10  # integers, so that every type holds them; separable
     for kind in forms(name):
         if kind == "dense":
-            exact = dense(
-                Z
-            )  # integers that int8 does not hold; of float32 and float64, sums have their own order
+            exact = dense(Z)  # integers that int8 does not hold
             if layout != "int8":
-                options = {"max_iter": 20, **({"tol": 1e-3} if "32" in layout else {})}
-                one = run(name, layouts(exact)[layout], **options)
-                two = run(name, exact, **options)
-                if "32" in layout:  # the interval allows for what may have been lost in storing
-                    assert one.lower <= two.lower and two.upper <= one.upper
-                    one = one._replace(lower=two.lower, upper=two.upper)
-                same_result(one, two, rtol=1e-11)
+                one = run(name, layouts(exact)[layout], max_iter=20)
+                same_result(one, run(name, exact, max_iter=20), rtol=1e-11)
         elif kind == "rows" or (kind == "features" and layout != "list"):
             same_result(
                 run(name, form(kind, layouts(Z)[layout]), max_iter=20),
@@ -451,6 +443,7 @@ class CountingGram(fm.Representation):
     """A dense G that counts: lifts, products, columns, softmax passes."""
 
     access = "computed"
+    unit = 2.0**-53
 
     def __init__(self, matrix):
         self.matrix = matrix
@@ -592,7 +585,8 @@ def test_defaults_are_what_they_say():
 
 def test_what_a_class_lacks_is_an_error():
     methods = {
-        name: vars(Own)[name] for name in ("__init__", "shape", "diagonal", "lift", "margins")
+        name: vars(Own)[name]
+        for name in ("__init__", "unit", "shape", "diagonal", "lift", "margins")
     }
     for method in list(methods)[1:]:
         lacking = type(
@@ -600,7 +594,7 @@ def test_what_a_class_lacks_is_an_error():
             (fm.Representation,),
             {name: methods[name] for name in methods if name != method},
         )
-        with pytest.raises(AttributeError, match=method):
+        with pytest.raises((AttributeError, TypeError), match=method):
             fm.momentum(lacking(np.eye(3)), max_iter=3)
 
 
@@ -642,25 +636,6 @@ def test_errors_of_methods_pass_through_loops(pairs):
     problem = fm.pair_gram(G, np.arange(len(matrix)) % 3, 3) if pairs else G
     with pytest.raises(ArithmeticError, match="gone"):
         fm.momentum(problem, max_iter=100, trace_at=[])
-
-
-def test_masked_arrays_are_refused():
-    """What a mask hides would enter the products."""
-    masked = np.ma.masked_equal(np.eye(3), 0.0)
-    for call, name in (
-        (lambda: fm.momentum(masked, max_iter=3), "G"),
-        (lambda: fm.certificate(masked, np.ones(3), np.full(3, 1 / 3)), "G"),
-        (lambda: fm.DenseGram(masked), "G"),
-        (lambda: fm.FeatureGram(masked), "rows"),
-    ):
-        check_raises(call, TypeError, [f"{name} is a masked array"])
-    weights = np.ma.array(np.full(3, 1 / 3))
-    check_raises(
-        lambda: fm.certificate(np.eye(3), weights, np.full(3, 1 / 3)),
-        TypeError,
-        ["alpha"],
-    )
-    check_raises(lambda: fm.certificate(np.eye(3), np.ones(3), weights), TypeError, ["p"])
 
 
 def test_operations_called_from_python_check_shapes():
@@ -788,12 +763,11 @@ def test_memory_can_be_traced(kind):
 
 
 @pytest.mark.parametrize("n", [30, 601])
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("zeros", [0.0, 0.9, 1.0])
-def test_products_with_a_table_may_leave_out_zeros(n, dtype, zeros):
+def test_products_with_a_table_may_leave_out_zeros(n, zeros):
     """The same products, and the same bits with any number of threads."""
     rng = np.random.default_rng(0)
-    G = fm.DenseGram(fm.gram(rows_of(n, 5), dtype=dtype).matrix)
+    G = fm.gram(rows_of(n, 5))
     W = rows_of(7, n, 1) * (rng.random((7, n)) >= zeros)
     outputs = []
     for count in (1, 2):

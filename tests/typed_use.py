@@ -81,7 +81,7 @@ labels: np.ndarray | None = G.labels
 kernel: fm.Kernel | None = G.kernel
 name: str = kernel.name if kernel is not None else ""
 facts: tuple[str | None, float | str, np.ndarray | float] = (G.normalize, G.intercept, G.ridge)
-sizes: tuple[int, int, int | None] = (len(G), G.nbytes, G.d)
+sizes: tuple[int, int | None] = (len(G), G.d)
 guesses: np.ndarray = (
     fm.MaxMarginClassifier("rbf", C=1.0, class_weight={"a": 2.0}).fit(X, ["a", "b", "b"]).predict(X)
 )
