@@ -11242,7 +11242,7 @@ def _by_coordinates(G, tol):
     if is_hard:
         ridges = [np.full(len(rows), float(G.diagonal().max()) * 10.0**-k) for k in range(2, 32, 2)]
         separator, _, _ = _newton_in_coordinates(rows, ridges[-1], penalty, w)
-        if not (rows @ separator).min() > 0.0:  # although ||w|| has next to no weight
+        if not _separates(rows @ separator):  # although ||w|| has next to no weight
             return None
     else:
         ridges = [G.ridge]
@@ -11255,7 +11255,7 @@ def _by_coordinates(G, tol):
         w, p, _ = _newton_in_coordinates(rows, ridge, penalty, w)
         if is_hard:
             m = rows @ w
-            if not m.min() > 0.0:
+            if not _separates(m):
                 continue
             w = w / m.min()
             support = np.flatnonzero(p)
@@ -11283,6 +11283,11 @@ def _by_coordinates(G, tol):
         if most - least <= tol * most:
             break
     return None if best is None else (*best, mixture, least, most)
+
+
+def _separates(m):
+    """Return True if all margins are above 0; one far below the others, whose square is nothing, counts as 0."""
+    return bool(m.min() > 1e-100 * m.max())
 
 
 def _takes_coordinates(problem, status):

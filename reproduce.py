@@ -1062,7 +1062,7 @@ def sampling_rows(job, steps, scaling, X, y, X_test, y_test):
     method, seed = job
     W = np.random.default_rng(seed).normal(size=(128, X.shape[1]))
     gram = fm.gram if len(y) <= STORED else fm.lazy_gram
-    G = fm.pair_gram(gram(X, kernel="ntk", W=W, normalize=scaling, dtype=np.float32), y, 10)
+    G = fm.pair_gram(gram(X, kernel="ntk", W=W, normalize=scaling), y, 10)
     sampling = partial(fm.adaptive_sampling, seed=seed)
     small_step = math.sqrt(math.log(9 * len(y)) / steps)
     algorithm = {

@@ -553,3 +553,15 @@ def test_far_columns_in_parallel():
         far = fm.max_margin(fm.features(Z + 1e8, y, normalize=None, intercept="free"))
     assert near.status == far.status == "certified"
     assert near.lower == pytest.approx(far.lower, rel=1e-6)
+
+
+@pytest.mark.parametrize("tiny", [1e-300, 1e-180, 1e-120])
+def test_entries_whose_squares_are_nothing_beside_the_others(tiny):
+    """As probabilities of events that do not happen: the interval holds, whatever the status."""
+    for X, y in (([[tiny], [1.0]], [1, 1]), ([[tiny, 0.0], [1.0, 0.0], [0.0, 1.0]], [1, 1, -1])):
+        rows = [[s * Fraction(x) for x in row] for s, row in zip(y, X, strict=True)]
+        rho2 = exact.margin_squared(exact.of_rows(rows))
+        for algorithm in (fm.max_margin, fm.momentum):
+            result = algorithm(fm.FeatureGram(np.array(y)[:, None] * np.array(X)))
+            assert result.lower <= 0.0 or Fraction(result.lower) ** 2 <= rho2
+            assert rho2 <= Fraction(result.upper) ** 2
