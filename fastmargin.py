@@ -5250,8 +5250,8 @@ def gram(
         A number c makes K into K + c^2, as if all points had a constant feature c, before K is normalised.  "free" lets
         planes pass anywhere, f + b without a penalty on b; the margin is then half the distance of two convex hulls.
     ridge : float or array, shape (n,)
-        r_i, added to G_ii: 0, or from 1e-16 to 1e16 times max_i G_ii; one number stands for all points.  The hard margin
-        of G + diag(r) belongs to the SVM with squared slacks and the weights C_i = 1/(2 r_i).
+        r_i, added to G_ii: 0, or from 1e-16 to 1e16 times max_i G_ii.  One number stands for all points.  The hard
+        margin of G + diag(r) belongs to the SVM with squared slacks and the weights C_i = 1/(2 r_i).
     **params
         gamma: a number, "scale" (the default), which is 1 / (d Var X), or "auto", which is 1 / d.
         sigma2: for "rbf" in place of gamma, with gamma = 1/(2 sigma2).
