@@ -591,6 +591,8 @@ def _no_number(value, name):
     if isinstance(value, (complex, np.complexfloating)):
         parts = f"np.column_stack((np.real({name}), np.imag({name})))"
         return TypeError, f"the complex number {value}", f"give both parts, {parts}"
+    if isinstance(value, str):
+        value = str(value)  # NumPy's has a longer repr
     what = f"{value!r:.80}"
     try:
         float(value)
@@ -3910,9 +3912,8 @@ class DenseGram(Representation):
         return self.matrix.shape
 
     def diagonal(self) -> Array:
-        return self.matrix.diagonal().astype(
-            np.float64
-        )  # the solver holds some in single precision
+        # The solver holds some matrices in single precision.
+        return self.matrix.diagonal().astype(np.float64)
 
     def _error_of_squares(self):
         own = max(self.rounding().square, self._blur)
@@ -4843,7 +4844,7 @@ def features(
     X : array or SciPy sparse matrix or array, shape (n, d)
         The points.  An array in float64 or float32 and C order is not copied, so it must not change while G is in use.
         Memory-mapped points (`numpy.memmap`, ``numpy.load(..., mmap_mode="r")``) are read from the file in every
-        product.
+        product, without an origin or a constant.
     y : array, shape (n,), optional
         Their labels, -1 or +1.  None gives the unsigned K, with c_i = 1 / scale: see `pair_gram` and
         `Representation.signed`.
@@ -4865,8 +4866,8 @@ def features(
     Raises
     ------
     ValueError
-        Values are not finite; labels are not -1 or +1; lengths differ; a row is 0 under "unit"; or points that differ
-        would be equal in double precision, see the Notes of `gram`.
+        Points are not as the Notes of `gram` say; labels are not -1 or +1; lengths differ; a row is 0 under "unit"; or
+        mapped points would need an origin or a constant.
 
     See Also
     --------
@@ -5197,12 +5198,12 @@ def _empty_matrix(n):
 
 
 def _kernel_gram(X, kernel, normalize, intercept, params):
-    """Return K as a `LazyGram`, without a free intercept, whose origin it may have."""
-    X = _points_of(X, "X", kernel)
+    """Return K of points that were read as a `LazyGram`, without a free intercept, whose origin it may have."""
     is_moved = _is_free(intercept) and normalize is None
     kernel = _kernel(kernel, X, params, intercept, is_moved=is_moved)
     points = kernel.prepare(X)
-    if points.rows is X and isinstance(X, np.ndarray) and not _is_mapped(X):
+    is_shared = points.rows is X and isinstance(X, np.ndarray) and not _is_mapped(X)
+    if is_shared and kernel.name != "precomputed":
         points = points._replace(rows=X.copy())  # which the user cannot write to
     return LazyGram(kernel, points, normalize, _constant(intercept))
 
@@ -5249,8 +5250,8 @@ def gram(
         A number c makes K into K + c^2, as if all points had a constant feature c, before K is normalised.  "free" lets
         planes pass anywhere, f + b without a penalty on b; the margin is then half the distance of two convex hulls.
     ridge : float or array, shape (n,)
-        r_i >= 0, added to G_ii; one number stands for all points.  The hard margin of G + diag(r) belongs to the SVM
-        with squared slacks and the weights C_i = 1/(2 r_i).
+        r_i, added to G_ii: 0, or from 1e-16 to 1e16 times max_i G_ii.  One number stands for all points.  The hard
+        margin of G + diag(r) belongs to the SVM with squared slacks and the weights C_i = 1/(2 r_i).
     **params
         gamma: a number, "scale" (the default), which is 1 / (d Var X), or "auto", which is 1 / d.
         sigma2: for "rbf" in place of gamma, with gamma = 1/(2 sigma2).
@@ -5307,10 +5308,9 @@ def gram(
     _refuse_swapped(X, y)
     is_given = isinstance(kernel, str) and kernel == "precomputed"
     blur = 0.0
-    if is_given:
-        X = _points_of(X, "X", kernel)
-        if X.shape[0] == X.shape[1]:
-            X, blur = _symmetric(X, "X")
+    X = _points_of(X, "X", kernel)
+    if is_given and X.shape[0] == X.shape[1]:
+        X, blur = _symmetric(X, "X")
     G = _kernel_gram(X, kernel, normalize, intercept, params)
     if y is not None:
         G = G._with_signs(_signs(y, len(G), _is_free(intercept)))
@@ -5388,6 +5388,7 @@ def lazy_gram(
         raise ValueError(
             f"lazy_gram takes kernels by name; got {kernel!r}, which gram(X, y, kernel=...) takes"
         )
+    X = _points_of(X, "X", kernel)
     G = _kernel_gram(X, kernel, normalize, intercept, params)._without_zeros()
     if y is not None:
         G = G._with_signs(_signs(y, len(G), _is_free(intercept)))
