@@ -241,6 +241,10 @@ class Csr:
         self.indptr = np.concatenate(([0], counts.cumsum()))
         return self
 
+    def astype(self, dtype):
+        other = Csr(self.X.astype(dtype))
+        return other.tocsr(copy=True)
+
     def sum_duplicates(self):
         pass
 
