@@ -644,7 +644,9 @@ def _array(given, name, ndim, sizes=None):
             f"{name} must be finite, without NaN or inf; row {index[0]} has {numbers[tuple(index)]} at "
             f"{name}{index}{column}: keep the others, {name}[{whole.format(name)}]"
         )
-    _refuse_size(size, name, sizes)
+    if not _is_within(size, sizes):
+        index = np.unravel_index(np.abs(numbers).argmax(), numbers.shape)
+        _refuse_size(size, name, _place([int(i) for i in index]), sizes)
     return numbers
 
 
@@ -655,13 +657,15 @@ def _size_of(numbers):
     return float(np.maximum(-numbers.min(), numbers.max()))
 
 
-def _refuse_size(size, name, sizes):
-    """Refuse numbers of which squares and products might leave the range of double precision."""
-    if sizes is None or size == 0.0 or sizes[0] <= size <= sizes[1]:
-        return
+def _is_within(size, sizes):
+    """Return True for a size of which squares and products stay in the range of double precision, and for 0."""
+    return sizes is None or size == 0.0 or sizes[0] <= size <= sizes[1]
+
+
+def _refuse_size(size, name, place, sizes):
     raise ValueError(
-        f"the largest absolute value of {name} is {size:.3g}, and must be from {sizes[0]:g} to {sizes[1]:g}: rescale, "
-        f"{name} / np.abs({name}).max()"
+        f"the largest absolute value of {name} is {size:.3g}, in {place}, and must be from {sizes[0]:g} to "
+        f"{sizes[1]:g}: rescale, {name} / np.abs({name}).max()"
     )
 
 
@@ -693,7 +697,7 @@ def _sparse_points(X, name="X"):
             f"{name} must hold real numbers, got dtype {data.dtype}: give {name}.astype(np.float64)"
         )
     if data.dtype not in (np.float32, np.float64):
-        X = X.astype(np.float64)
+        X.data = data.astype(np.float64)
         if _size_of(X.data) > _WHOLE:
             k = np.flatnonzero(np.abs(X.data) > _WHOLE)[0]
             raise ValueError(
@@ -707,7 +711,9 @@ def _sparse_points(X, name="X"):
             f"{name} must be finite, without NaN or inf; {_sparse_place(X, k)} has {X.data[k]}: fill it in, "
             f"{name}.data = np.nan_to_num({name}.data)"
         )
-    _refuse_size(size, name, _POINTS)
+    if not _is_within(size, _POINTS):
+        place = _sparse_place(X, np.abs(X.data).argmax())
+        _refuse_size(size, name, place, _POINTS)
     return X
 
 

@@ -155,8 +155,12 @@ NO_POINTS = {  # a table, its error, and words of the place, of what is there, a
         ["finite", "row 2", "inf", "isfinite"],
     ),
     "single nan": (np.float32(np.where(WHOLE == 4, np.nan, 1)), ValueError, ["finite", "row 2"]),
-    "too large": (2e100 * WHOLE, ValueError, ["1.6e+101", "1e-100 to 1e+100", "rescale"]),
-    "too small": (1e-102 * WHOLE, ValueError, ["8e-102", "1e-100 to 1e+100", "rescale"]),
+    "too large": (
+        2e100 * WHOLE,
+        ValueError,
+        ["1.6e+101", "row 3", "column 1", "1e-100 to 1e+100", "rescale"],
+    ),
+    "too small": (1e-102 * WHOLE, ValueError, ["8e-102", "row 3", "1e-100 to 1e+100", "rescale"]),
 }
 if np.finfo(np.longdouble).nmant > 52:
     longer = WHOLE.astype(np.longdouble)
