@@ -4003,19 +4003,16 @@ def _symmetric(given, name):
         # NaN for a negative entry, and no comparison with NaN is true
         roots = np.sqrt(matrix.diagonal())
     asymmetry = 0.0
-    for some in _slices(*matrix.shape):
-        left = matrix[some, : some.stop]
-        right = matrix[: some.stop, some].T
+    for start in range(0, len(matrix), _TILE):
+        stop = start + _TILE
+        left = matrix[start:stop, :stop]
         with np.errstate(invalid="ignore"):
-            apart = np.abs(left - right)
-            is_small = (
-                np.abs(left) <= (1.0 + _ASYMMETRY) * roots[some, None] * roots[: some.stop] + slack
-            )
-        is_right = (apart <= slack) & is_small
-        is_right |= ~np.tri(*is_right.shape, some.start, dtype=bool)  # later rows look at these
-        if not is_right.all():
-            i, j = np.argwhere(~is_right)[0].tolist()
-            _refuse_entry(given, name, some.start + i, j, slack)
+            apart = np.abs(left - matrix[:stop, start:stop].T)
+            above = np.abs(left) - (1.0 + _ASYMMETRY) * roots[start:stop, None] * roots[:stop]
+        if not (apart.max() <= slack and above.max() <= slack):
+            is_wrong = np.tril(~((apart <= slack) & (above <= slack)), start)
+            i, j = np.argwhere(is_wrong)[0].tolist()
+            _refuse_entry(given, name, start + i, j, slack)
         asymmetry = max(asymmetry, float(apart.max()))
     if asymmetry > 0.0:
         matrix = matrix + matrix.T
