@@ -955,6 +955,7 @@ def test_an_operator_may_wait_for_another_thread_that_uses_the_module(alone):
         Z = np.random.default_rng(0).normal(size=(600, 5)) + [3.0, 0.0, 0.0, 0.0, 0.0]
 
         class Busy(fm.Representation):
+            unit = 2.0**-53
             def shape(self): return Z.shape
             def diagonal(self): return np.einsum("ij,ij->i", Z, Z)
             def margins(self, w, m):
