@@ -617,8 +617,7 @@ def approaches(Z, on_face, depth):
 )
 def open3(run, conditions, draws, hardest, images, pairs, depth):
     """w*: the solution. κ: largest eigenvalue of the kernel matrix over the least positive one on the support vectors.
-    Predicted factor a step: 1 − 1/κ, with inertia its root. Inertia: t/(t + α); restarts set t to 0 when it leads
-    uphill.
+    Predicted factor a step: 1 − 1/κ, with inertia its root. Inertia: t/(t + α); restarts: t = 0 if uphill.
 
     Hinge loss, ridge 1e-6/t, step 1/‖G‖, seed {seed}. Of restarts nothing is predicted. Left: Gaussian kernel, σ = 3.4;
     the largest distance from t on, relative to ‖w*‖; predictions are drawn through the last points, and for inertia
@@ -2264,8 +2263,8 @@ def finish(seconds, gap):
 )
 def race(run, images, seconds, runs):
     """Images: MNIST. Gap: certified interval of the margin over its upper end; without a margin, this end. Full marks
-    cover open ones. Runs end at the first check after {seconds:g} s, but for PIQP (run without kernels) and LIBSVM (run
-    with them).
+    cover open ones. Runs end at the first check after {seconds:g} s, not those of PIQP (no kernel) and LIBSVM
+    (kernels).
 
     {n:,} images and {drawn:,} drawn points. A method that never comes to 1 % has no row. Largest norm 1. Wide: γ =
     0.01, narrow: γ = 1/6.8. Drawn: spectrum 1/j, seed {seed}. Our runs end at a gap of 1e-6 or after {seconds:g} s,
