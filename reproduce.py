@@ -878,6 +878,12 @@ CERTIFIERS = {
     "SNKP": fm.snkp,
     "subspace perceptron": partial(fm.subspace_perceptron, stop="separated"),
 }
+CERTIFIER_LABELS = {
+    "von Neumann": "von Neumann (no bound drawn)",
+    "ISNKPVN": "ISNKPVN, a smoothed perceptron",
+    "SNKP": "SNKP, a smoothed perceptron",
+    "subspace perceptron": "subspace perceptron: steps in the span of its products",
+}
 
 
 @figure(
@@ -891,11 +897,10 @@ CERTIFIERS = {
 )
 def ramdas14_theorem4(run, trials, points):
     """Data: 200 points in 40 dimensions; the hull of all y·x holds a ball of radius |ρ| around 0. Certificate to ε: no
-    margin is ε or more. SNKP, ISNKPVN: smoothed perceptrons. An iteration is a product, of von Neumann's method 1/200.
+    margin is ε or more. An iteration: the 200 × 200 kernel matrix times a vector, von Neumann's: a column of it.
 
-    Linear kernel, medians of {trials} draws, seed {seed}. ISNKPVN: with restarts and the ℓ2 prox. A product is that of
-    the 200 × 200 kernel matrix and a vector. Proved: Theorem 4 for ISNKPVN; √(8 ln n)/ε for SNKP; that of the subspace
-    perceptron is ours.
+    Linear kernel, medians of {trials} draws, seed {seed}. ISNKPVN: with restarts and the ℓ2 prox. Proved: Theorem 4 for
+    ISNKPVN; √(8 ln n)/ε for SNKP; that of the subspace perceptron is ours.
     """
     rng = run.rng()
     eps = np.geomspace(1e-2, 1e-6, 17)[:points]
@@ -923,7 +928,8 @@ def ramdas14_theorem4(run, trials, points):
 def _(table, *axes):
     for ax, (hull, part) in zip(axes, groups(table, "hull"), strict=True):
         for method, rows in groups(part, "method"):
-            ax.loglog(1 / rows["eps"], rows["iterations"], label=method, **LOOKS[method])
+            label = CERTIFIER_LABELS.get(method, method)
+            ax.loglog(1 / rows["eps"], rows["iterations"], label=label, **LOOKS[method])
             if rows["bound"][0] > 0:
                 label = f"proved for {method}"
                 ax.loglog(1 / rows["eps"], rows["bound"], label=label, **LOOKS[method] | BOUND)
@@ -986,11 +992,11 @@ def _(table, by_iterations, by_work):
         by_iterations.loglog(rows["t"], gap, label=method, **LOOKS[method])
         by_work.loglog(rows["products"], gap, **LOOKS[method])
     proved = rows["bound"] / rows["largest"]
-    label = "proved for momentum: Theorem 3.1"
+    label = "proved for momentum: Ji et al. 2021, Theorem 3.1"
     by_iterations.loglog(rows["t"], proved, label=label, **LOOKS["momentum"] | BOUND)
     by_iterations.set(xlabel="iterations t", ylabel="relative gap", ylim=(1e-5, 100))
     by_work.set(xlabel="products with the kernel matrix", ylim=(1e-5, 100))
-    level(by_iterations, 1, "below: separated")
+    level(by_iterations, 1, "below: separated", above=False)
     level(by_work, 1, "")
     plain(by_iterations.xaxis)
     plain(by_work.xaxis)
@@ -1039,12 +1045,14 @@ def ji21_fig2(run, steps):
 @ji21_fig2.draw
 def _(table, margins, errors):
     for method, rows in groups(table, "method"):
-        margins.plot(rows["t"], rows["margin"], label=method, **LOOKS[method])
+        margins.semilogx(rows["t"], rows["margin"], label=method, **LOOKS[method])
         errors.semilogx(rows["t"], 100 * rows["test_error"], **LOOKS[method])
     momentum = where(table, method="momentum")
     ends = momentum["margin"], momentum["upper"]
     look = {"color": BLUE, "alpha": 0.15, "linewidth": 0}
     margins.fill_between(momentum["t"], *ends, label="momentum's certified interval", **look)
+    look = {"color": BLUE, "linestyle": "-", "linewidth": 0.9}
+    margins.plot(momentum["t"], momentum["upper"], label="momentum's upper bound", **look)
     level(margins, 0, "above: separated", 0.98, ha="right")
     margins.set(xlabel="iterations t", ylabel="margin", ylim=(-0.3, 0.17))
     errors.set(xlabel="iterations t", ylabel="test error in %", ylim=(0, 20))
@@ -1105,9 +1113,8 @@ def sampling_rows(job, steps, scaling, X, y, X_test, y_test):
     quick={"images": 1000, "seeds": 1, "steps": 2**8},
 )
 def ji21_fig3(run, images, seeds, steps, scaling):
-    """Data: {n:,} images of MNIST, ten digits; tangent kernel of a random ReLU network. Seeds: {seeds}; lines: medians,
-    bands: ranges. Margin: of the worst pair of an image and a wrong digit, as a share of the least certified upper
-    bound.
+    """Data: {n:,} images of MNIST, ten digits; tangent kernel of a random ReLU network. {lines}. Margin: of the worst
+    pair of an image and a wrong digit, as a share of the least certified upper bound.
 
     Network of width 128, features scaled to length 1 at most; scaling=unit: to length 1. {pairs:,} pairs, {tests:,}
     test images. An iteration is a column of the kernel matrix. Weights and samples by seed, from {seed} on; sampling
@@ -1116,6 +1123,7 @@ def ji21_fig3(run, images, seeds, steps, scaling):
     """
     X, y, X_test, y_test = (array[:images] for array in run.mnist())
     run.facts |= {"n": len(y), "tests": len(y_test), "pairs": 9 * len(y)}
+    run.facts["lines"] = f"Medians and ranges of {seeds} seeds" if seeds > 1 else "One seed"
     jobs = [(method, seed) for seed in range(run.seed, run.seed + seeds) for method in SAMPLERS]
     for method in ("sampling without momentum", "sampling without momentum, step of Theorem 4.1"):
         jobs.append((method, run.seed))
@@ -1131,10 +1139,19 @@ def _(table, margins, errors):
     most = {seed: rows["upper"].min() for seed, rows in groups(table, "seed")}
     table["share"] = table["margin"] / [most[seed] for seed in table["seed"]]
     table["percent"] = 100 * table["test_error"]
+    small_step = math.sqrt(math.log(9 * table["images"][0]) / table["t"].max())
+    labels = {
+        "batch perceptron": "batch perceptron, averaged",
+        "sampling without momentum": "sampling without momentum, step 1",
+        "sampling without momentum, step of Theorem 4.1": (
+            f"sampling without momentum, step {small_step:.2g}: Ji et al., Theorem 4.1"
+        ),
+    }
     for method, rows in groups(table, "method"):
         if method != EXACT:
-            draw_seeds(margins, rows, "share", method, **LOOKS[method])
-            draw_seeds(errors, rows, "percent", method, **LOOKS[method])
+            label = labels.get(method, method)
+            draw_seeds(margins, rows, "share", label, **LOOKS[method])
+            draw_seeds(errors, rows, "percent", label, **LOOKS[method])
     margins.set(xscale="log", ylabel="margin / largest possible (log below −1)")
     margins.set_yscale("symlog", linthresh=1, linscale=2)
     margins.set(ylim=(-100, 1.5), yticks=[-10, -1, -0.5, 0, 0.5, 1])
@@ -1211,8 +1228,8 @@ def kernel_rows(job, steps, epochs, X, y, X_test, y_test):
 )
 def ji21_fig4(run, images, tests, seeds, epochs, steps):
     """Data: CIFAR-10, {images} training and {tests:,} test images, ten classes. Networks: small AlexNets. Tangent
-    kernel: of the gradients of a network's outputs; its error is that of the predictor with its largest margin.
-    Bands: ranges.
+    kernel: of the gradients of a network's outputs; its error: of the predictor with its largest margin. Middle:
+    medians, ranges.
 
     AlexNet with a quarter of its channels and dense layers of 512 units, at first uniform in ±1/√(fan-in), with biases
     for {seeds} seeds, without for half of them; SGD, step 0.1, batches of 16. The seed, from {seed} on, decides
@@ -1239,11 +1256,14 @@ def _(table, walks, medians, gains):
     with_biases = where(trained, network="with biases")
     most = with_biases["change"].argmin()
     best = where(table, network="with biases", seed=with_biases["seed"][most])
-    for epoch, rows in groups(best, "epoch"):
+    looks = zip((BLACK, "0.55", SKY, BLUE), ("-", "--", "-.", ":"), strict=True)
+    for (epoch, rows), (color, dash) in zip(groups(best, "epoch"), looks, strict=False):
         label = f"kernel after {epoch:,.0f} epochs"
-        walks.semilogx(rows["t"], 100 * rows["sampling_error"], label=label)
+        look = {"color": color, "linestyle": dash}
+        walks.semilogx(rows["t"], 100 * rows["sampling_error"], label=label, **look)
     of_network = {"color": PURPLE, "linestyle": "-"}
-    walks.axhline(100 * with_biases["network_error"][most], **of_network)
+    label = f"the network after {epoch:,.0f} epochs"
+    walks.axhline(100 * with_biases["network_error"][most], label=label, **of_network)
     walks.set(title="kernels of one network", xlabel="iterations of sampling")
     plain(walks.xaxis, 1, 100, 10_000)
 
@@ -1251,8 +1271,8 @@ def _(table, walks, medians, gains):
     epochs = np.unique(part["epoch"])
     places = np.arange(len(epochs))
     for name, label, look in (
-        ("network_error", "the network itself", of_network),
-        ("kernel_error", "largest margin of its kernel", LOOKS["max_margin"]),
+        ("network_error", "the networks themselves", of_network),
+        ("kernel_error", "their kernels' largest margins", LOOKS["max_margin"]),
     ):
         low, middle, high = np.percentile(100 * by_seed(part, name), (0, 50, 100), axis=0)
         medians.plot(places, middle, marker="o", label=label, **look)
@@ -1369,8 +1389,10 @@ def _(table, ax):
         slope = -w["a"][0] / w["b"][0]
         look = {"color": LOOKS[method]["color"], "linestyle": "-", "linewidth": width}
         ax.axline((0, 0), slope=slope, label=method, **look)
+    look = {"color": GREY, "linestyle": "--", "linewidth": 1}
     for point in zip(support["a"], support["b"], strict=True):
-        ax.axline(point, slope=slope, color=GREY, linestyle="--", linewidth=1)
+        dashed = ax.axline(point, slope=slope, **look)
+    dashed.set_label("parallels through support vectors")
     ax.plot(up["a"], up["b"], "o", color=GREY, label=above)
     ax.plot(down["a"], down["b"], "s", color=GREY, fillstyle="none", label=below)
     look = {"color": VERMILLION, "fillstyle": "none", "markersize": 11}
@@ -1398,8 +1420,9 @@ def apidopoulos22_fig3(run, steps):
     penalty that fades; α damps inertia. Margins swing: drawn is the largest gap from t on.
 
     As Figure 2: support vectors ±(1/2, 3/2) and ±(3/2, 1/2), other points of N(±(2, 2), standard deviation 0.45), seed
-    {seed}; linear kernel, penalty λₜ = 4/t, steps of γ = 1/‖Z‖² for the signed points Z. Predicted: μ is the least
-    eigenvalue, but for 0, of the support vectors' kernel matrix; the line goes through the last gap.
+    {seed}; linear kernel, penalty λₜ = 4/t, steps of γ = 1/‖Z‖² for the signed points Z. Predicted: 1 − γμ a step,
+    where μ is the least eigenvalue, but for 0, of the support vectors' kernel matrix; the line goes through the last
+    gap.
     """
     Z, paths = toy_runs(run, steps)
     t = np.arange(1, steps + 1)
@@ -1417,7 +1440,8 @@ def _(table, ax):
     for method, rows in groups(table, "method"):
         ax.semilogy(rows["t"], from_here_on(rows["margin_gap"]), label=method, **LOOKS[method])
     rows = where(table, method="diagonal descent")
-    label = "predicted for diagonal descent: a factor 1 − γμ a step"
+    factor = rows["predicted"][1] / rows["predicted"][0]
+    label = f"predicted for diagonal descent: a factor {factor:.4f} a step"
     ax.semilogy(rows["t"], rows["predicted"], label=label, **LOOKS["diagonal descent"] | BOUND)
     ax.set(xlabel="iterations t", ylabel="largest margin − margin reached", ylim=(1e-16, 1))
     ax.xaxis.set_major_formatter("{x:,g}")
@@ -1485,7 +1509,7 @@ NOISY = {
 
 @figure(
     "apidopoulos22:fig4",
-    "With wrong labels a strong penalty helps, yet no penalty errs less than the first step",
+    "With wrong labels a strong penalty errs less than weak ones, yet none of them errs less than the first step",
     **NOISY,
 )
 def apidopoulos22_fig4(run, draws, steps):
@@ -1503,13 +1527,14 @@ def apidopoulos22_fig4(run, draws, steps):
 
 @figure(
     "apidopoulos22:fig5",
-    "With wrong labels the slowest decay of the penalty errs least; a fast one gains margin, against the paper",
+    "With wrong labels slow decay of the penalty errs least; fast decay gains inertial descent margin, which "
+    "Apidopoulos et al. deny",
     **NOISY,
 )
 def apidopoulos22_fig5(run, draws, steps):
     """Data: two Gaussian clouds of 300 points for training and for testing, Gaussian kernel; medians of {draws} draws.
-    Step t of both descents is on hinge loss + λₜ times a ridge penalty. The curves of 8/t² and 8/2ᵗ coincide, for
-    diagonal descent that of 8/t, too.
+    Step t of both descents is on hinge loss + λₜ times a ridge penalty. Coinciding: 8/t² and 8/2ᵗ, on the left also
+    8/t.
 
     As Figure 4: clouds N(±(1/2, 1/2), standard deviation 0.4), σ = 0.15, α = 3, {steps:,} steps, seed {seed}. Test
     labels are all right.
@@ -1547,7 +1572,7 @@ def _(table, *axes):
 def draw_penalties(ax, part, column):
     for penalty, rows in groups(part, "penalty"):
         if penalty == EXACT:
-            ax.axhline(rows[column][0], color=GREY, linestyle=":", label=penalty)
+            ax.axhline(rows[column][0], color=GREY, linestyle="-", linewidth=1.2, label=penalty)
         else:
             ax.plot(rows["t"], rows[column], label=penalty)
 
@@ -1569,7 +1594,7 @@ def split_htru2(run):
 
 @figure(
     "apidopoulos22:fig6",
-    "On all four data sets inertial descent ends with the largest margin",
+    "Inertial descent nears the largest margin first; on HTRU2 the test error rises with the margin",
     minutes=10,
     data="mnist htru2",
     panels=(2, 4),
@@ -1618,8 +1643,9 @@ def _(table, *axes):
         for method, rows in groups(part, "method"):
             percent = 100 * rows["test_error"]
             if method == EXACT:
-                margins.axhline(rows["margin"][0], color=GREY, linestyle=":", label=method)
-                errors.axhline(percent[0], color=GREY, linestyle=":")
+                look = {"color": GREY, "linestyle": "-", "linewidth": 1.2}
+                margins.axhline(rows["margin"][0], label=method, **look)
+                errors.axhline(percent[0], **look)
             else:
                 margins.plot(rows["t"], rows["margin"], label=method, **LOOKS[method])
                 errors.loglog(rows["t"], percent, **LOOKS[method])
@@ -1694,8 +1720,8 @@ def _(table, *axes):
             ax.loglog(rows["sigma2"], gap, label=method, **LOOKS[method])
         printed = part["printed"][0]
         look = {"color": GREY, "linewidth": 1.2}
-        ax.axvline(printed, label="width in the paper's text", linestyle="-", **look)
-        ax.axvline(printed**2, label="width in the authors' code", linestyle="--", **look)
+        ax.axvline(printed, label="width in the text of Apidopoulos et al.", linestyle="-", **look)
+        ax.axvline(printed**2, label="width in their code", linestyle="--", **look)
         ax.set(title=data, xlabel="width σ² of the kernel", ylabel="gap / maximum margin")
         plain(ax.xaxis)
 
@@ -1751,9 +1777,9 @@ def path_weights(G, steps, path_steps, penalties):
     quick={"draws": 2, "images": 100, "steps": 100, "path_steps": 5, "penalties": 7},
 )
 def apidopoulos22_path(run, draws, images, steps, path_steps, penalties):
-    """Data: MNIST, digits 3 and 5, {images:,} images to train, Gaussian kernel. Drawn: of each method the weights that
-    err least on half as many others, with as many wrong labels; test labels are right. Means of {draws} draws ±
-    standard errors.
+    """Data: MNIST, digits 3 and 5, {images:,} images to train; Gaussian kernel. Each method's weights are
+    chosen on half as many others, mislabelled as often; test labels are right. Means of {draws} draws ± standard
+    errors.
 
     σ = 3.4, seed {seed}. Descent: α = 3, up to {steps:,} steps, looked at eight times a decade. Paths: {penalties}
     values of C, the weight of the loss, from 0.001 to 1,000, each from the weights before; squared hinge loss by
