@@ -164,6 +164,7 @@ __all__ = [
     "pair_gram",
     "perceptron",
     "prepare",
+    "product",
     "project_simplex",
     "separator_margin",
     "snkp",
@@ -2866,6 +2867,10 @@ class Representation:
 
     add_column = _add_by_product
     square = _inner_product
+
+    def product(self, v: Array, out: Array) -> None:
+        out[:] = _image(self, v)
+
     table_margins = _one_by_one
 
     def _set_facts(self, like=None, **facts):
@@ -2995,6 +3000,11 @@ class Representation:
         m += 0.5 * (logs[0] - logs[1]) * self.signs
         lift(self, q, u)
         return math.log(2.0) + 0.5 * sum(logs)
+
+    @functools.cached_property
+    def scale(self) -> float:
+        """s = max_i G_ii."""
+        return _scale_of(self)
 
     def _error_of_squares(self):
         """Return how far below 0 rounding may bring v'Gv for ||v||_1 <= 1, over s; that of a kernel with it."""
@@ -3445,6 +3455,24 @@ def margins(G: Representation, w: Array, m: Array) -> None:
     >>> m = np.empty(2)
     >>> fm.margins(fm.FeatureGram(np.array([[1.0, 2.0], [0.0, 1.0]])), np.array([2.0, 5.0]), m)
     >>> m
+    array([12.,  5.])
+    """
+
+
+@_operation("v n", "out n")
+def product(G: Representation, v: Array, out: Array) -> None:
+    """Compute out <- G v.
+
+    Parameters
+    ----------
+    G : representation of n points
+    v, out : arrays, shape (n,); out is overwritten
+
+    Examples
+    --------
+    >>> out = np.empty(2)
+    >>> fm.product(fm.FeatureGram(np.array([[1.0, 2.0], [0.0, 1.0]])), np.array([2.0, 1.0]), out)
+    >>> out
     array([12.,  5.])
     """
 
@@ -4197,6 +4225,11 @@ def _dense_margins(G, w, m):
 
 
 @njit(cache=_CACHE)
+def _dense_product(G, v, out):
+    _dense_table_margins(G, np.expand_dims(v, 0), np.expand_dims(out, 0))
+
+
+@njit(cache=_CACHE)
 def _dense_lift(G, v, w):
     _copy(v, w)
 
@@ -4225,6 +4258,7 @@ _Dense.routines.update(
     _DEFAULTS,
     lift=_dense_lift,
     margins=_dense_margins,
+    product=_dense_product,
     add_column=_dense_add_column,
     table_margins=_dense_table_margins,
 )
@@ -4502,6 +4536,13 @@ def _row_lift(G, v, w):
 
 
 @njit(cache=_CACHE)
+def _feature_product(G, v, out):
+    w = np.empty(G.rows.shape[1])
+    _row_lift(G, v, w)
+    _row_margins(G, w, out)
+
+
+@njit(cache=_CACHE)
 def _fused_part(G, w, m, q, few, part, parts, levels):
     """In one reading of a part of the rows: m_k <- <z_k, w>, q_k <- exp(level - m_k), parts <- sum_k q_k z_k.
 
@@ -4628,6 +4669,7 @@ _BY_ROWS = {
 _Rows.routines.update(
     _BY_ROWS,
     add_column=_feature_add_column,
+    product=_feature_product,
     _set_dots=_feature_set_dots,
     _add_rows=_feature_add_rows,
     _row=_feature_row,
@@ -4808,6 +4850,13 @@ def _sparse_block(A, B, out):
 
 
 @njit(cache=_CACHE)
+def _sparse_product(G, v, out):
+    w = np.empty(G.dimension)
+    _row_lift(G, v, w)
+    _row_margins(G, w, out)
+
+
+@njit(cache=_CACHE)
 def _sparse_add_column(G, i, c, m):
     row = np.zeros(G.dimension)
     column = np.empty(m.size)
@@ -4819,6 +4868,7 @@ def _sparse_add_column(G, i, c, m):
 _SparseRows.routines.update(
     _BY_ROWS,
     add_column=_sparse_add_column,
+    product=_sparse_product,
     _set_dots=_sparse_set_dots,
     _add_rows=_sparse_add_rows,
     _row=_sparse_row,
