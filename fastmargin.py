@@ -74,8 +74,7 @@ Contents (search for the number and title, as in "# 5.4 rows"; what a room needs
     5.7  any kernel         LazyGram, gram, lazy_gram
     5.8  pairs              PairGram, pair_gram
     6    certificate        certificate, separator_margin, contradiction
-    7    driver             RunOptions, Run, prepare, drive, ALGORITHMS, RUNNING, SEPARATED, INFEASIBLE, EXHAUSTED,
-                            CERTIFIED
+    7    driver             RunOptions, drive
     8    algorithms
     8.1  ramdas14           perceptron, nkp, von_neumann, frank_wolfe, snkp, snkpvn, isnkpvn, winnow
     8.2  ji21               gradient_descent, normalized_gradient_descent, momentum, batch_perceptron, adaptive_sampling
@@ -90,7 +89,7 @@ Contents (search for the number and title, as in "# 5.4 rows"; what a room needs
     9.5  low rank
     9.6  steps on one weight after another
     9.7  working sets
-    9.8  rounds             max_margin
+    9.8  rounds             max_margin, ALGORITHMS
     9.9  witnesses          Witnesses, witnesses
     10   classifier         MaxMarginClassifier
 """
@@ -124,17 +123,12 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 __version__ = "2.0.0"
 __all__ = [
     "ALGORITHMS",
-    "CERTIFIED",
-    "EXHAUSTED",
-    "INFEASIBLE",
     "MaxMarginClassifier",
     "NORMS",
     "Norm",
-    "RUNNING",
     "Representation",
     "Result",
     "RunOptions",
-    "SEPARATED",
     "adaptive_sampling",
     "add_column",
     "batch_perceptron",
@@ -163,7 +157,6 @@ __all__ = [
     "normalized_gradient_descent",
     "pair_gram",
     "perceptron",
-    "prepare",
     "product",
     "project_simplex",
     "separator_margin",
@@ -182,6 +175,7 @@ __all__ = [
 
 # What functions return: public, but left to their makers' docstrings, so that help(fastmargin) can be read.
 _RETURNED = [
+    "Bounds",
     "DenseGram",
     "FeatureGram",
     "FreeGram",
@@ -190,7 +184,6 @@ _RETURNED = [
     "PairGram",
     "RidgeGram",
     "Rounding",
-    "Run",
     "Separator",
     "SparseGram",
     "Witnesses",
@@ -375,12 +368,14 @@ class Result(NamedTuple):
     iterates : array, shape (checkpoints, n), or None
         With keep_iterates=True, alpha at every row of the trace.  None in the partial results that a callback sees.
     state : tuple
-        The algorithm's variables, which ``start=result`` continues from.
+        (name of the loop, its arrays), which ``start=result`` continues from.
     separator : Separator or None
         The separator by its coordinates, of a `max_margin` that weights cannot express: where the units of columns are
         far apart.  `Representation.decision_function` and `Representation.bias` take it in place of alpha.
     note : str
         Of a run that ends as "rounding": which gap rounding leaves within reach, and what would be more precise.
+    bias : float
+        The best bias of alpha, by which lower is proved; 0 unless the intercept is free.
 
     See Also
     --------
@@ -406,6 +401,7 @@ class Result(NamedTuple):
     state: tuple[Any, ...]
     separator: Separator | None = None
     note: str = ""
+    bias: float = 0.0
 
     def __repr__(self) -> str:
         low = _written(self.lower, 6, _DOWN)
@@ -1091,6 +1087,15 @@ def _total(v):
     for i in range(v.size):
         total += v[i]
     return total
+
+
+@njit(cache=_CACHE, fastmath=_FAST)
+def _size(v):
+    """Return ||v||_1."""
+    size = 0.0
+    for i in range(v.size):
+        size += abs(v[i])
+    return size
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
@@ -5838,30 +5843,53 @@ def _allowing_for_kernel(G, norm2, rounding):
     return norm2, rounding
 
 
+class Bounds(NamedTuple):
+    """An interval around the margin rho, as some alpha and p prove it.
+
+    lower, upper : lower <= rho <= upper
+    blur : the part of upper - lower that is due to rounding
+    bias : the best bias of alpha; 0 unless the intercept is free
+    """
+
+    lower: float
+    upper: float
+    blur: float
+    bias: float = 0.0
+
+
+def _lengths(norm2, reach, rounding, scale):
+    """Return ||v||_G as computed, the least and the most that it can be, by ||v||_G^2 as computed.
+
+    ``reach`` is sum_i l_i |v_i|, or a bound on it.
+    """
+    norm2 = max(norm2, 0.0)
+    square_error = rounding.square * scale * reach * reach
+    length_error = rounding.length * reach * math.sqrt(scale)
+    least2 = max(norm2 * (1.0 - _LAST) - square_error, 0.0)
+    shortest = (1.0 - _LAST) * math.sqrt(least2) - length_error
+    longest = (1.0 + _LAST) * math.sqrt(norm2 + square_error) + length_error
+    return math.sqrt(norm2), shortest, longest
+
+
 class _Seen(NamedTuple):
     """What is known of some v.
 
-    least, norm2 : min_i (G v)_i and ||v||_G^2 as computed
-    proven : a lower bound on the first
-    reach : sum_i l_i |v_i|, or a bound on it
-    rounding : the `Rounding` of ||v||_G^2
+    length, shortest, longest : ||v||_G as computed, the least and the most that it can be
+    least, proven : min_i (G v + b y)_i as computed, and a lower bound on it; b y is the best bias, or 0
+    bias : b
+    soft : what `_soft_margins` returns of v
     """
 
-    least: float
-    proven: float
-    norm2: float
-    reach: float
-    rounding: Rounding
+    length: float
+    shortest: float
+    longest: float
+    least: float = 0.0
+    proven: float = 0.0
+    bias: float = 0.0
+    soft: tuple[float, float] | None = None
 
-    def lengths(self, scale):
-        """Return ||v||_G as computed, the least and the most that it can be."""
-        norm2 = max(self.norm2, 0.0)
-        square_error = self.rounding.square * scale * self.reach * self.reach
-        length_error = self.rounding.length * self.reach * math.sqrt(scale)
-        least2 = max(norm2 * (1.0 - _LAST) - square_error, 0.0)
-        shortest = (1.0 - _LAST) * math.sqrt(least2) - length_error
-        longest = (1.0 + _LAST) * math.sqrt(norm2 + square_error) + length_error
-        return math.sqrt(norm2), shortest, longest
+
+_NOTHING = _Seen(0.0, 0.0, 0.0)  # of v = 0
 
 
 @njit(cache=_CACHE, error_model="numpy")
@@ -5914,17 +5942,16 @@ def _minimizing_step(m, rise, ridge, slope, curvature):
     return t
 
 
-def _soft_margins(seen, scale, v, proven, m, ridge):
+def _soft_margins(norm2, longest, v, proven, m, ridge):
     """Return (lower, computed): the margin of v with the best slacks, as proven and as computed, or None.
 
     With a ridge v has the coordinates (w, sqrt(r_i) v_i).  The last ones are its slacks r_i v_i, but other slacks make
     separators, too: those that bring the margins of a multiple t w, t (m_i - r_i v_i), to 1.  ``proven`` are lower
     bounds on m.  They must be above 0, so that lower > 0 means G v > 0.
     """
-    if not (np.all(ridge) and seen.proven > 0.0 and seen.norm2 > 0.0):
+    if not (np.all(ridge) and proven.min() > 0.0 and norm2 > 0.0):
         return None
-    _, _, longest = seen.lengths(scale)
-    lower, computed = _best_slacks(seen.norm2, longest, v, proven, m, ridge)
+    lower, computed = _best_slacks(norm2, longest, v, proven, m, ridge)
     return None if math.isnan(lower) else (lower, computed)
 
 
@@ -5967,55 +5994,94 @@ def _best_slacks(norm2, longest, v, proven, m, ridge):
     return lower, _with_slacks(t * length, slacks, ridge)
 
 
-def _bracket(scale, alpha, p, total, terms, scale_error, soft=None):
+def _bracket(scale, alpha, p, total, terms, scale_error):
     """Return (lower, upper, blur) from alpha and p / total, given as `_Seen`; blur is the width due to rounding.
 
     ``total`` is sum p as computed, by ``terms`` additions, or 0 of them if it was rounded once.  ``scale_error`` bounds
-    the relative error of ``scale``.  ``soft`` is what `_soft_margins` returns of alpha.
+    the relative error of ``scale``.
     """
     # 1. upper = ||p||_G / sum p.
-    p_length, _, longest = p.lengths(scale)
-    upper = longest / total * (1.0 + _LAST + _sum_error(terms))
+    upper = p.longest / total * (1.0 + _LAST + _sum_error(terms))
 
     # 2. lower = min_i (G alpha)_i / ||alpha||_G, and at least -sqrt(s), by Cauchy-Schwarz for every alpha.
-    length, shortest, longest = alpha.lengths(scale)
-    divisor = longest if alpha.proven > 0.0 else shortest
+    divisor = alpha.longest if alpha.proven > 0.0 else alpha.shortest
     lower = -math.sqrt(scale) * (1.0 + scale_error + _LAST)
     if divisor > 0.0:
         lower = max(lower, alpha.proven / divisor)
     lower -= _LAST * abs(lower)
-    if soft is not None:
-        lower = max(lower, soft[0])
+    if alpha.soft is not None:
+        lower = max(lower, alpha.soft[0])
 
     # 3. The gap as computed.  Margins of NaN leave lower as it is, but must show in blur: so the test is for <= 0.
     computed = lower
-    if not (alpha.least <= 0.0 or length == 0.0):
-        computed = alpha.least / length
-    if soft is not None:
-        computed = max(computed, soft[1])
-    gap = max(p_length / total - computed, 0.0)
+    if not (alpha.least <= 0.0 or alpha.length == 0.0):
+        computed = alpha.least / alpha.length
+    if alpha.soft is not None:
+        computed = max(computed, alpha.soft[1])
+    gap = max(p.length / total - computed, 0.0)
     return lower, upper, upper - lower - gap
 
 
-def _interval(G, scale, alpha, p, precise=False, products=_squares_and_margins):
-    """Return (lower, upper, blur): the interval of `certificate` for checked input, and its width due to rounding."""
-    rounding_of_g = G.rounding()
+def _seen_by_product(G, v, norm2, m, rounding):
+    """Return the `_Seen` of ||v||_1 <= 1, by v'Gv and G v as a product has them."""
+    scale = G.scale
+    bias = 0.0
+    lost = _LAST * np.abs(m) + scale * rounding.lost
+    if G.signs is not None:
+        # m + b y cancels what the m_i have in common, as for points far from the origin, but not their errors.
+        # `products` may keep its m, so that this is another array.
+        bias = _offset(G.signs, m)
+        m = m + bias * G.signs
+        lost += _LAST * np.abs(m)
+    norm2 = _nonnegative(G, scale, norm2, rounding.square * scale)
+    norm2, rounding = _allowing_for_kernel(G, norm2, rounding)
+    relative_lengths = G.relative_lengths()
+    reach = float(relative_lengths @ np.abs(v))
+    lengths = _lengths(norm2, reach, rounding, scale)
+    proven = m - lost - (rounding.margins * scale * reach) * relative_lengths
+    soft = _soft_margins(norm2, lengths[2], v, proven, m, G.ridge)
+    return _Seen(*lengths, float(m.min()), float(proven.min()), bias, soft)
+
+
+def _seen_by_recurrence(G, v, m, size, rounding):
+    """Return the `_Seen` of v, ||v||_1 = size, by m = G v as a loop has updated it.
+
+    ``rounding`` is that of m and of v'm.  Errors are taken relative to ||v||_1: the lengths of points would take longer.
+    """
+    norm2 = _dot(v, m)
+    bias = 0.0
+    if G.signs is not None:
+        bias = _offset(G.signs, m)
+        m = m + bias * G.signs
+    lengths = _lengths(norm2, size, rounding, G.scale)
+    error = rounding.margins * G.scale * size
+    least = _least(m)
+    soft = None
+    if isinstance(G.ridge, np.ndarray):
+        proven = m - (_LAST * np.abs(m) + error)
+        soft = _soft_margins(norm2, lengths[2], v, proven, m, G.ridge)
+    return _Seen(*lengths, least, least - _LAST * abs(least) - error, bias, soft)
+
+
+def _by_products(G, alpha, p, precise, products):
+    """Return what fresh products show: the `_Seen` of alpha and of p, sum p, its additions, and the factor of alpha."""
     # 1. Bring both points to ||v||_1 <= 1; alpha = 0, and an alpha that is p, take no product of their own.
     points = [_unit_range(p)]
     if alpha is not p and alpha.any():
         points.append(_unit_range(alpha))
 
     # 2. Multiply, in twice the working precision if that is wanted and G can.
-    results = [G.precise(v) for v in points] if precise else [None]
-    if results[0] is None:
-        results = [(norm2, m, rounding_of_g) for norm2, m in products(G, scale, *points)]
+    found = [G.precise(v) for v in points] if precise else [None]
+    if found[0] is None:
+        rounding = G.rounding()
+        found = [(norm2, m, rounding) for norm2, m in products(G, G.scale, *points)]
         total = float(points[0].sum())
         terms = p.size
     else:
         total = math.fsum(points[0])
         terms = 0
 
-    # 3. A free intercept takes the best bias.  p is ``tilt`` away, in ||.||_1, from half its weight in each class.
+    # 3. With a free intercept p is ``tilt`` away, in ||.||_1, from half its weight in each class.
     tilt = 0.0
     if G.signs is not None:
         tilt = abs(sum(_precise_dot(G.signs, points[0])))
@@ -6023,65 +6089,61 @@ def _interval(G, scale, alpha, p, precise=False, products=_squares_and_margins):
             raise ValueError(
                 "p must have half its weight in each class, as that of momentum and max_margin has"
             )
-    lengths = G.relative_lengths()
-    seen = []
-    for v, (norm2, m, rounding) in zip(points, results, strict=True):
-        lost = _LAST * np.abs(m) + scale * rounding.lost
-        if G.signs is not None:
-            # m + b y cancels what the m_i have in common, as for points far from the origin, but not their errors.
-            # `products` may keep its m, so that this is another array.
-            m = m + _offset(G.signs, m) * G.signs
-            lost += _LAST * np.abs(m)
-            rounding = rounding._replace(length=rounding.length + 4.0 * tilt)
-        norm2 = _nonnegative(G, scale, norm2, rounding.square * scale)
-        norm2, rounding = _allowing_for_kernel(G, norm2, rounding)
-        reach = float(lengths @ np.abs(v))
-        proven = m - lost - (rounding.margins * scale * reach) * lengths
-        seen.append(_Seen(float(m.min()), float(proven.min()), norm2, reach, rounding))
+    seen = [
+        _seen_by_product(G, v, norm2, m, rounding._replace(length=rounding.length + 4.0 * tilt))
+        for v, (norm2, m, rounding) in zip(points, found, strict=True)
+    ]
+    if not alpha.any():
+        return _NOTHING, seen[0], total, terms, 1.0
+    largest = np.abs(alpha).argmax()
+    return seen[-1], seen[0], total, terms, alpha[largest] / points[-1][largest]
 
-    # 4. Put them together, outwards.
-    seen_alpha = _Seen(0.0, 0.0, 0.0, 0.0, rounding_of_g)
-    soft = None
-    if alpha.any():
-        seen_alpha = seen[-1]
-        soft = _soft_margins(seen_alpha, scale, points[-1], proven, m, G.ridge)
-    ends = _bracket(scale, seen_alpha, seen[0], total, terms, rounding_of_g.margins, soft)
-    lower, upper, blur = map(float, ends)
-    if lower > upper:
+
+def _by_recurrences(G, alpha, p, held, drift):
+    """Return the same by what a loop holds; None where nothing is to be seen, or squares may leave the range."""
+    total = _total(p)
+    size = _size(alpha)
+    squares = [G.scale * number * number for number in (total, size or total)]
+    rounding = G.rounding()
+    margins = rounding.margins + drift
+    if not (1e-250 < min(squares) and max(squares) < 1e250 and margins < 1.0):
+        return None
+    # v'm, a sum of n terms, errs by as much as the m_i and the sum.
+    sums = 1.01 * _sum_error(p.size + 8)
+    tilt = 0.0
+    if G.signs is not None:
+        tilt = abs(_dot(G.signs, p)) / total + sums
+    rounding = Rounding(margins, margins + sums, 4.0 * tilt)
+    of_alpha, of_p = held
+    seen_alpha = (
+        _NOTHING if size == 0.0 else _seen_by_recurrence(G, alpha, of_alpha, size, rounding)
+    )
+    seen_p = seen_alpha if alpha is p else _seen_by_recurrence(G, p, of_p, total, rounding)
+    return seen_alpha, seen_p, total, p.size, 1.0
+
+
+def _interval(G, alpha, p, precise=False, held=None, drift=0.0, products=_squares_and_margins):
+    """Return the `Bounds` that weights alpha, and p >= 0 of any sum, prove; for checked input.
+
+    Without ``held`` it takes fresh products, which have the last word.  ``held`` is (G alpha, G p) as a loop has updated
+    them: entries may be wrong by ``drift`` s ||.||_1 more than those of a product.
+    """
+    if held is None:
+        found = _by_products(G, alpha, p, precise, products)
+    else:
+        found = _by_recurrences(G, alpha, p, held, drift)
+        if found is None:
+            return Bounds(-math.inf, math.inf, math.inf)
+    seen_alpha, seen_p, total, terms, factor = found
+    scale_error = G.rounding().margins
+    lower, upper, blur = map(
+        float, _bracket(G.scale, seen_alpha, seen_p, total, terms, scale_error)
+    )
+    if lower > upper and held is None:
         raise ValueError(
             f"G is not positive semi-definite: weak duality fails, {lower:g} <= rho <= {upper:g}"
         )
-    return lower, upper, blur
-
-
-# The entries of a loop's report (see `drive`).
-_LEAST, _NORM2, _TOTAL, _DUAL_NORM2, _DUAL_TOTAL, _REACH, _TARGET = range(7)
-
-
-@njit(cache=_CACHE)
-def _closes(report, least, norm2, total, dual_norm2, dual_total, reach):
-    """Fill a loop's report; return True if its relative gap, without room for rounding, is down to the target."""
-    report[_LEAST] = least
-    report[_NORM2] = norm2
-    report[_TOTAL] = total
-    report[_DUAL_NORM2] = dual_norm2
-    report[_DUAL_TOTAL] = dual_total
-    report[_REACH] = reach
-    if not (norm2 > 0.0 and dual_total > 0.0):
-        return False
-    lower = least / math.sqrt(norm2)
-    upper = math.sqrt(max(dual_norm2, 0.0)) / dual_total
-    return upper * (1.0 - report[_TARGET]) <= lower
-
-
-@njit(cache=_CACHE)
-def _meets(k, until, alpha, m, report):
-    """Report on alpha >= 0 and p = alpha / sum alpha by m = G alpha; return True if the gap is down to the target."""
-    if k < until and report[_TARGET] == 0.0:  # nobody reads this report
-        return False
-    norm2 = _dot(alpha, m)
-    total = _total(alpha)
-    return _closes(report, _least(m), norm2, total, norm2, total, total)
+    return Bounds(lower, upper, blur, float(factor * seen_alpha.bias))
 
 
 def certificate(
@@ -6156,9 +6218,9 @@ def certificate(
     >>> print(f"{lower:.6f} <= rho <= {upper:.6f}, {upper - lower:.0e} apart")
     0.500000 <= rho <= 0.500000, 1e-14 apart
     """
-    G, scale = _representation(G)
-    n = G.shape()[0]
-    return _interval(G, scale, _vector(alpha, "alpha", n), _distribution(p, "p", n), precise)[:2]
+    G, _ = _representation(G)
+    n = len(G)
+    return _interval(G, _vector(alpha, "alpha", n), _distribution(p, "p", n), precise)[:2]
 
 
 def separator_margin(
@@ -6339,7 +6401,7 @@ def _of_weights(G, w, support):
             bias *= v[largest] / alpha[largest]
         m = m + bias * G.signs
         error += _LAST * (np.abs(m) + abs(bias))
-    _, shortest, longest = _Seen(0.0, 0.0, norm2, reach, rounding).lengths(scale)
+    _, shortest, longest = _lengths(norm2, reach, rounding, scale)
     if not shortest > 0.0:
         raise ValueError("w is 0 up to rounding: its points cancel")
 
@@ -6508,352 +6570,115 @@ def _operator_norm(G):
 # 7 driver
 # ======================================================================================================
 #
-# An algorithm is a loop,
+# An algorithm is a loop, as its paper prints it, and one call of `drive`.  The loop
 #
-#     loop(G, k, until, *state, *parameters) -> (k, flag)
+#     loop(G, k, until, *state, *parameters) -> k
 #
-# It goes from iteration k to iteration ``until`` at the latest and changes the arrays of the state in place.  A number
-# that it must remember lies in an array of one entry, since compiled code cannot rebind its arguments.  What the loop
-# does depends on its arguments alone: then a run can be cut at any iteration and resumed, bit for bit.  The body of a
-# loop consists of scalar arithmetic, operations on G and compiled steps.  It has no loop over elements, so that it is
-# fast as Python source, too.
+# goes from iteration k to iteration ``until`` at the latest, changes the arrays of the state in place, and returns the
+# iteration reached.  A number that it must remember lies in an array of one entry, since compiled code cannot rebind
+# its arguments.  What the loop does depends on its arguments alone: then a run can be cut at any iteration and resumed,
+# bit for bit.  The body of a loop consists of scalar arithmetic, the operations `product` and `add_column`, and
+# compiled steps.  It has no loop over entries, so that it is fast as Python source, too.
 
-# Why a loop returns: it has reached ``until``, or it halts for this reason.
-RUNNING, SEPARATED, INFEASIBLE, EXHAUSTED, CERTIFIED = range(5)
-
-_OPTIONS_HERE = "<run options>\n"  # the line of a docstring that these take the place of
-_OPTIONS_TEXT = """max_iter : int
-    Largest number of updates in this call; those of ``start`` are not counted.
-tol : float, optional
-    Stop as "certified" at upper - lower <= tol * upper.  An algorithm whose loop follows an interval stops at the
-    first such iteration, another one at the next checkpoint.
-trace_at : array of int, optional
-    Checkpoints: the iterations to certify and to trace.  By default 16 a decade, and all of `max_margin`.  The
-    first and the last iteration are always among them.
-keep_iterates : bool
-    Keep alpha at every checkpoint, in Result.iterates.
-callback : callable, optional
-    Called at every checkpoint with a partial Result, whose status is "running" until the last; lower and upper are
-    as in the trace, and bound what its alpha and p attain.  It may change what it is given: alpha and p are copies,
-    and the trace is a table that only callbacks see.  If it returns True, the run ends as "stopped".
-start : Result, optional
-    Go on from this Result, a partial one included, of the same algorithm on the same G: T1 iterations and then T2
-    are T1 + T2, bit for bit.  Other options are those of this call.  A start of another algorithm is refused, and
-    one of another G as far as `prepare` tells it apart.  `max_margin` also takes n weights of at least 0 to begin
-    with, such as the alpha of a problem of as many points at another ridge, `norm_margin` a pair (w, p), and
-    `steepest_descent` a w.  Then the run is a new one.
-"""
+# The share of s ||v||_1 by which an iteration may change the error of a G v that a loop updates: 16 roundings
+_DRIFT = 16.0 * _UNIT
 
 
-def _documented(described: _Decorated) -> _Decorated:
-    """Fill the run options into a docstring."""
-    if described.__doc__ is not None:  # python -OO removes docstrings
-        # Python 3.13 strips the indentation itself.
-        described.__doc__ = inspect.cleandoc(described.__doc__).replace(
-            _OPTIONS_HERE, _OPTIONS_TEXT
-        )
-    return described
+class RunOptions(TypedDict, total=False):
+    """The options that every algorithm takes by name, as the type of its ``**options``.
 
+    Besides these, every algorithm has ``max_iter``, an int: the largest number of updates in this call; those of
+    ``start`` are not counted.
 
-class _Options(TypedDict, total=False):
-    """All run options but ``start``: what that may be depends on the algorithm."""
+    Attributes
+    ----------
+    tol : float, optional
+        Stop as "certified" at upper - lower <= tol * upper, at the next checkpoint.
+    trace_at : array of int, optional
+        Checkpoints: the iterations to certify and to trace.  By default 16 a decade, and all of `max_margin`.  The
+        first and the last iteration are always among them.
+    keep_iterates : bool
+        Keep alpha at every checkpoint, in Result.iterates.
+    callback : callable, optional
+        Called at every checkpoint with a partial Result, which it may keep and change; its status is "running" until
+        the last.  If it returns True, the run ends as "stopped".
+    start : Result, optional
+        Go on from this Result, a partial one included, of the same algorithm on the same G, which is not checked: T1
+        iterations and then T2 are T1 + T2, bit for bit.  Other options are those of this call.  `max_margin` also takes
+        n weights of at least 0 to begin with, such as the alpha of a problem of as many points at another ridge,
+        `norm_margin` a pair (w, p), and `steepest_descent` a w.  Then the run is a new one.
 
-    max_iter: int
+    Examples
+    --------
+    >>> options: fm.RunOptions = {"tol": 0.1, "callback": lambda partial: partial.lower > 0.5}
+    >>> fm.momentum(np.eye(2), max_iter=100, **options).status
+    'certified'
+    """
+
     tol: float | None
     trace_at: ArrayLike | None
     keep_iterates: bool
     callback: Callback
-
-
-@_documented
-class RunOptions(_Options, total=False):
-    """The options that every algorithm takes by name, as the type of its ``**options``.
-
-    Attributes
-    ----------
-    <run options>
-
-    Examples
-    --------
-    An algorithm of your own passes them on (`drive` shows the rest of one).
-
-    >>> import typing
-    >>> def my_run(G, **options: typing.Unpack[fm.RunOptions]) -> fm.Run:
-    ...     return fm.prepare(G, **{"max_iter": 1000, **options})
-    >>> my_run(np.eye(2), tol=0.5).tol
-    0.5
-    """
-
     start: Result | None
 
 
-class Run(NamedTuple):
-    """A checked G with the checked options of a run; `prepare` makes it, `drive` takes it.
-
-    Attributes
-    ----------
-    G : representation
-    scale : float
-        s = max_i G_ii.
-    tol : float or None
-    checkpoints : array or range
-        Iterations to certify, in ascending order; the first and the last of the run are among them.
-    keep_iterates : bool
-    callback : callable or None
-    start : Result or None
-    algorithm : str or None
-
-    Examples
-    --------
-    >>> fm.prepare(np.eye(2), max_iter=3).checkpoints
-    array([0, 1, 2, 3])
-    """
-
-    G: Representation
-    scale: float
-    tol: float | None
-    checkpoints: Array | range
-    keep_iterates: bool
-    callback: Callback
-    start: Result | None
-    algorithm: str | None
-
-
-@_documented
-def prepare(
+@np.errstate(under="ignore")
+def drive(
     G: GramLike,
+    loop: Callable[..., int],
+    state: tuple[Array, ...],
+    solution: Callable[..., tuple[Array, ...]],
+    parameters: tuple[Any, ...] = (),
+    *,
     max_iter: int,
     tol: float | None = None,
     trace_at: ArrayLike | None = None,
     keep_iterates: bool = False,
     callback: Callback = None,
     start: Result | None = None,
-    *,
-    free_intercept: bool = False,
-    algorithm: str | None = None,
-) -> Run:
-    """Begin an algorithm of your own: check G and the run options, before anything is computed or compiled.
+    eps: float | Callable[[Array], float] = 0.0,
+    separates: bool = False,
+    takes_free: bool = False,
+    products: Callable[[int], float] = float,
+    interval: Callable[..., Bounds] | None = None,
+    spent: float = 0.0,
+) -> Result:
+    """Run a loop of your own from checkpoint to checkpoint, certify the margin at each, and return the Result.
 
     Parameters
     ----------
     G : array, shape (n, n), or representation
         Signed Gram matrix.
-    <run options>
-    free_intercept : bool
-        True if the loop takes a G with a free intercept (see `FreeGram`): its p must have half its weight in each
-        class, as the q of `softmax_pass` has.
-    algorithm : str, optional
-        The name of the algorithm, where several share a loop: a start must be of the same one.  Algorithms of this
-        module give their own.  The name of the loop must be the same in any case.
-
-    Returns
-    -------
-    run : Run
-        run.G is the representation that loops are given.
-
-    Raises
-    ------
-    ValueError, TypeError
-        G is not finite, not square, not symmetric, zero, or not positive semi-definite where that shows, or it has a
-        free intercept that the loop does not take; an option is out of range.  The message names the argument.
-
-    Notes
-    -----
-    *How `drive` knows the G of a start.*  It compares the shape, s, the labels of a free intercept, and
-
-    - of rows, the diagonal, and the margins of one test separator at all points;
-    - of a G with access "products", these margins alone;
-    - of any other G, such as a matrix, a kernel on demand or pairs, the diagonal, the column of one of the longest
-      points, and the margins of a test separator for 16 points by themselves.
-
-    This costs about a column of G, and one `margins` with access "products".  Differences pass that rounding may cause:
-    of 1e-9 of the largest of these numbers, each over the length of its point, or of four times the rounding of G, if
-    that is more.  A change that leaves all of these numbers as they are is not noticed: of rows, one across the test
-    separator that keeps the lengths; of another G, one of entries outside of that column and of those 16 points.  So
-    under a narrow kernel, whose column has few entries but 0, points may move far from the longest.
-
-    Examples
-    --------
-    >>> fm.prepare(2.0 * np.eye(2), max_iter=3).scale
-    2.0
-    """
-    max_iter = _count(max_iter, "max_iter")
-    if tol is not None:
-        tol = _number(tol, "tol")
-    if not (start is None or _is_result(start)):
-        raise TypeError(f"start must be a Result or None, got {type(start).__name__}")
-    first = 0 if start is None else start.n_iter
-    checkpoints = _checkpoints(first, first + max_iter, trace_at)
-    if callback is not None and not callable(callback):
-        raise TypeError(f"callback must be callable or None, got {callback!r}")
-    G, scale = _representation(G)
-    if G.signs is not None and not free_intercept:
-        raise ValueError(
-            f'this algorithm takes no G with intercept="free": {_TAKES_FREE} do.  Give G intercept=1.0 '
-            "for a penalised bias, or leave it out"
-        )
-    return Run(G, scale, tol, checkpoints, bool(keep_iterates), callback, start, algorithm)
-
-
-def _checkpoints(first, last, trace_at):
-    """Return ``first``, ``last`` and the iterations between them at which to certify."""
-    if trace_at is None:
-        # They do not depend on ``last``, so that a run which ends before it ends as one with a larger max_iter.
-        count = math.ceil(16.0 * math.log10(max(last, 1)))
-        points = np.round(10.0 ** (np.arange(count) / 16.0)).astype(np.int64)
-    else:
-        points = _numbers(trace_at, "trace_at").ravel()
-        # Read them one by one, so that an error names the number.  Floats may be whole numbers.
-        whole = (int(k) if k.is_integer() else k for k in points.tolist())
-        points = np.array([_count(k, "each of trace_at") for k in whole], dtype=np.int64)
-    inside = points[(points > first) & (points < last)].astype(np.int64)
-    return np.unique(np.concatenate(([first], inside, [last])))
-
-
-class _Method(NamedTuple):
-    """A run, and what its algorithm tells `drive`, with the defaults filled in."""
-
-    run: Run
-    name: str
-    loop: Callable[..., Any]
-    is_compiled: bool
-    operand: Any  # what the loop is given as G
-    state: tuple[Any, ...]
-    arrays: list  # of the state, in order
-    parameters: Callable[..., Any]  # (k, until) -> tuple
-    solution: Callable[..., Any] | None
-    reported: Callable[..., Any] | None
-    products: Callable[..., Any]
-    interval: Callable[..., Any]
-    report: Array | None
-    by_square: bool
-    eps: float | Callable[..., Any]
-    # By which a start is known: the algorithm, the loop, the shape of G, s, and `_marks`
-    identity: tuple
-
-
-class _Iterate(NamedTuple):
-    """The primal and the dual point of an iteration."""
-
-    k: int
-    alpha: Array
-    p: Array
-
-
-class _Verdict(NamedTuple):
-    """What is proved of the margin at an iteration."""
-
-    lower: float
-    upper: float
-    status: str
-    note: str = ""
-
-
-class _Course:
-    """Where a run has come to."""
-
-    def __init__(self, k, seconds):
-        self.k = k  # the iteration that the loop has reached
-        self.flag = RUNNING  # why it returned
-        self.answers = []  # the last (k, flag) as it was returned; empty while the loop runs
-        self.chunk = 1  # iterations of its next entry
-        self.seconds = seconds  # that iterations have taken
-        self.entry = None  # the iterate at the last entry, if the loop is Python source
-        self.iterate = None  # the last that was taken from the state
-        self.verdict = None
-        self.refuted = None  # the iteration at which products last refuted CERTIFIED
-
-
-class _Trace:
-    """The rows of a trace, and with keep_iterates alpha at each of them."""
-
-    def __init__(self):
-        self.rows = []
-        self.iterates = []
-        self.shown = np.empty(0, dtype=_TRACE)
-
-    def table(self):
-        return np.array(self.rows, dtype=_TRACE)
-
-    def table_to_show(self):
-        """Return the trace for a callback, which may write to it; all callbacks see parts of one table."""
-        count = len(self.rows)
-        if count > self.shown.size:
-            larger = np.empty(2 * count, dtype=_TRACE)
-            larger[: self.shown.size] = self.shown
-            self.shown = larger
-        self.shown[count - 1] = self.rows[-1]
-        return self.shown[:count]
-
-
-def drive(
-    run: Run,
-    loop: Callable[..., Any],
-    state: tuple[Any, ...],
-    solution: Callable[..., Any] | None = None,
-    *,
-    parameters: tuple[Any, ...] | Callable[[int, int], tuple[Any, ...]] = (),
-    products: Callable[[int], float] = float,
-    interval: Callable[..., Any] | None = None,
-    report: Array | None = None,
-    reported: Callable[..., Any] | None = None,
-    by_square: bool = False,
-    spent: float = 0.0,
-    eps: float | Callable[[Array], float] = 0.0,
-) -> Result:
-    """Run a loop of your own from checkpoint to checkpoint, certify each, and return the Result.
-
-    Parameters
-    ----------
-    run : Run
-        From `prepare`.
     loop : callable
-        ``loop(G, k, until, *state, *parameters) -> (k, flag)``, plain Python or compiled with njit, without
-        cache=True.  It goes from iteration k to iteration ``until`` at the latest, changes the arrays of the state in
-        place, and returns the iteration reached with RUNNING; or it halts before, with SEPARATED, INFEASIBLE,
-        EXHAUSTED or CERTIFIED.  If fresh products do not confirm CERTIFIED, the loop is sent on, and must advance.
-        Over a G that is neither dense nor by rows a compiled loop runs as its Python source; functions of G that it
-        calls must then be plain or register_jitable.
-    state : tuple
-        Arrays, and NamedTuples of arrays, at iteration 0: all that the loop changes.  A ``start`` overwrites them.  An
-        array that grows does so by its own ``resize``, along the first axis.
-    solution : callable, optional
-        ``solution(*state) -> (alpha, p)``, the primal and the dual point, p >= 0; the driver copies them.  If both are
-        one array, a product is saved.  By default alpha >= 0 is the first array of the state, p = alpha / sum alpha.
-    parameters : tuple or callable, optional
-        Other arguments of the loop: numbers, arrays that it only reads, NamedTuples.  ``parameters(k, until)`` returns
-        those of an entry into the loop, as for numbers of which every iteration takes the next.
-    products : callable, optional
-        Number of G-vector products that k iterations cost; by default k.
+        ``loop(G, k, until, *state, *parameters) -> k``, plain Python or compiled with njit.  It goes from iteration k
+        to iteration ``until`` at the latest, changes the arrays of the state in place, and returns the iteration
+        reached.  It *halts* by returning less than ``until``, where it sees that it is done; the certificate has the
+        last word.  Over a G that has no compiled operations, such as a kernel on demand, a compiled loop runs as its
+        Python source.
+    state : tuple of arrays
+        All that the loop changes, at iteration 0.  A ``start`` overwrites it.  An array that grows does so by its own
+        ``resize``, along the first axis.
+    solution : callable
+        ``solution(*state) -> (alpha, p)``, or ``(alpha, p, G alpha, G p)`` where the loop keeps these.  p >= 0 may have
+        any sum.  If alpha is p, return one array twice.  With G alpha and G p most checkpoints take no product; each
+        iteration may change their entries by 16 roundings, relative to s ||alpha||_1 and s ||p||_1.
+    parameters : tuple
+        Other arguments of the loop: numbers, arrays that it only reads, functions of Python source.
+    max_iter : int
+        The largest number of updates in this call.
+    tol, trace_at, keep_iterates, callback, start : as in `RunOptions`
+    eps : float or callable
+        The run ends as "infeasible" at upper <= eps, or eps(p); in any case at upper <= 0.
+    separates : bool
+        The run ends as "separated" at lower > 0.
+    takes_free : bool
+        True if G may have a free intercept: then p must have half its weight in each class.
+    products : callable
+        Number of G-vector products that k iterations cost.
     interval : callable, optional
-        ``interval(G, s, alpha, p, precise) -> (lower, upper, blur)`` by fresh products, finite; blur is the part of
-        upper - lower that is due to rounding.  By default as `certificate`.
-    report : array, shape (7,), optional
-        One array of the state.  Where the loop returns, it leaves there what it knows of alpha and of a p >= 0, of any
-        sum.  Then most checkpoints need no fresh products.
-
-            report[0]   min_i (G alpha)_i
-            report[1]   ||alpha||_G^2
-            report[2]   ||alpha||_1
-            report[3]   ||p||_G^2
-            report[4]   ||p||_1
-            report[5]   reach: G p errs by as much as a product G v with ||v||_1 = reach.  It is ||p||_1 if the loop
-                        has G p from a product or sums up its columns, and more if G p is a difference of products.
-            report[6]   written by the driver: the relative gap at which to halt as CERTIFIED; 0 for none
-
-        Besides, each of the first six may err by 16 roundings an iteration.  Fresh products decide where rounding is
-        more than 1 % of the interval or of upper, and at the end of the run.  Where they do not confirm CERTIFIED,
-        report[6] is halved.
-    reported : callable, optional
-        ``reported(*state) -> (alpha, p)``, the points of the report, if they are not those of ``solution``.  A
-        callback is given these points where the report bounds them, and they are certified where the loop halts.
-    by_square : bool, optional
-        True if the squares in the report come from `square`.  Otherwise they are taken for sums of n terms, which err
-        by more.
-    spent : float, optional
+        ``interval(G, alpha, p, precise) -> Bounds`` in place of that of `certificate`.
+    spent : float
         Seconds of set-up before iteration 0.
-    eps : float, or without a report callable, optional
-        The loop's INFEASIBLE is believed at upper <= eps, or eps(p), as its SEPARATED is at lower > 0.
 
     Returns
     -------
@@ -6862,471 +6687,269 @@ def drive(
 
     Raises
     ------
+    ValueError, TypeError
+        G is not finite, not square, not symmetric, zero, or not positive semi-definite where that shows, or it has a
+        free intercept that the algorithm does not take; an option is out of range, or start is of another algorithm or
+        shape.  The message names the argument.
     FloatingPointError
-        The iterates overflowed, or G was written to during the run.
-    TypeError, ValueError
-        The start, the loop or the solution is not as above; G turns out not to be positive semi-definite.
+        The iterates overflowed.
 
     Notes
     -----
-    The loop is entered for about 0.2 s at a time, so that Ctrl-C is answered; results do not depend on the cuts.  The
-    first argument of the KeyboardInterrupt is a Result, "stopped", certified by fresh products; its trace ends at the
-    last checkpoint.  It is a ``start`` if the loop is compiled.  A loop of Python source may have been interrupted
-    between two changes of its state: then the Result is that of its last entry, and is refused as a start.
+    The loop is entered for about 0.2 s at a time, so that Ctrl-C is answered; results do not depend on the cuts.
 
     Examples
     --------
-    The perceptron that takes the row of least margin (figures/MANUAL.md has a longer example).
+    The perceptron that takes the row of least margin:
 
     >>> import numba
     >>> @numba.njit
     ... def worst_row(G, k, until, alpha, m):
-    ...     while k < until:
+    ...     while k < until and not m.min() > 0.0:
     ...         i = np.argmin(m)
-    ...         if m[i] > 0.0:
-    ...             return k, fm.SEPARATED
     ...         alpha[i] += 1.0
     ...         fm.add_column(G, i, 1.0, m)
     ...         k += 1
-    ...     return k, fm.RUNNING
-    >>> run = fm.prepare(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1]), max_iter=100)
-    >>> fm.drive(run, worst_row, (np.zeros(3), np.zeros(3)), products=lambda k: k / 3).status
+    ...     return k
+    >>> G = fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1])
+    >>> state = tuple(np.zeros((2, 3)))
+    >>> fm.drive(G, worst_row, state, lambda alpha, m: (alpha, alpha, m, m), max_iter=100, separates=True).status
     'separated'
     """
-    if not (isinstance(run, Run) and callable(loop) and isinstance(state, tuple)):
-        raise TypeError(
-            "drive takes the Run that prepare(G, ...) returns, a loop and a tuple such as (array,); got "
-            f"{type(run).__name__}, {type(loop).__name__}, {type(state).__name__}"
+    # 1. Check what the user gives, and compile the loop, outside the clock, by an entry that goes nowhere.
+    G, _ = _representation(G)
+    if G.signs is not None and not takes_free:
+        raise ValueError(
+            f'this algorithm takes no G with intercept="free": {_TAKES_FREE} do.  Give G intercept=1.0 '
+            "for a penalised bias, or leave it out"
         )
-    name = getattr(loop, "__qualname__", type(loop).__name__)
-    if not run.G.routines:
-        loop = getattr(loop, "py_func", loop)
-    if not callable(parameters):
-        constant = parameters
-
-        def parameters(k, until):
-            return constant
-
-    is_compiled = is_jitted(loop)
-    operand = run.G.arrays if is_compiled else run.G
-    method = _Method(
-        run=run,
-        name=name,
-        loop=loop,
-        is_compiled=is_compiled,
-        operand=operand,
-        state=state,
-        arrays=_arrays(state),
-        parameters=parameters,
-        solution=solution,
-        reported=reported or solution,
-        products=products,
-        interval=interval or _interval,
-        report=report,
-        by_square=by_square,
-        eps=eps,
-        identity=(run.algorithm or name, name, run.G.shape(), run.scale, _marks(run.G)),
-    )
-    course = _begin(method, spent)
-    trace = _Trace()
-    try:
-        for checkpoint in run.checkpoints:
-            while True:
-                _advance(method, course, int(checkpoint))
-                _certify(method, course)
-                if course.k == checkpoint or course.verdict.status != "running":
-                    break
-            _record(method, course, trace)
-            if course.verdict.status != "running":
-                iterates = np.array(trace.iterates) if run.keep_iterates else None
-                return _result(method, course.iterate, course.verdict, trace.table(), iterates)
-    except KeyboardInterrupt as interrupt:
-        interrupt.args = (_interrupted(method, course, trace), *interrupt.args)
-        raise
-
-
-def _begin(method, spent):
-    """Fill the state with that of a start, and compile the loop, outside the clock, by an entry that goes nowhere."""
-    run = method.run
+    if tol is not None:
+        tol = _number(tol, "tol")
+    if callback is not None and not callable(callback):
+        raise TypeError(f"callback must be callable or None, got {callback!r}")
+    name = getattr(loop, "__name__", type(loop).__name__)
+    k = 0
     seconds = spent
-    if run.start is not None:
-        rounding = run.G.rounding().margins
-        seconds += _resume(run.start, method.identity, method.arrays, rounding)
-    if method.report is not None:
-        method.report[_TARGET] = run.tol or 0.0
-    course = _Course(int(run.checkpoints[0]), seconds)
-    _enter_loop(method, course, course.k)
-    return course
+    if start is not None:
+        k, seconds = _resume(start, name, state, solution)
+    last = k + _count(max_iter, "max_iter")
+    checkpoints = _checkpoints(k, last, trace_at)
+    enter = _entry(G, loop, state, parameters)
+    enter(k, k)
+    chunk = 1
+    rows = []
+    iterates = []
+    goals = _Goals(tol, eps, separates)
 
-
-def _advance(method, course, checkpoint):
-    """Take the loop to the checkpoint, or to where it halts, by entries of about 0.2 s."""
-    while course.k < checkpoint and course.flag == RUNNING:
-        if not method.is_compiled:
-            now = _iterate(method, course.k)
-            course.entry = _Iterate(now.k, now.alpha.copy(), now.p.copy())
-        begin = time.perf_counter()
-        _enter_loop(method, course, min(checkpoint, course.k + course.chunk))
-        elapsed = time.perf_counter() - begin
-        course.seconds += elapsed
-        if elapsed < 0.1:
-            course.chunk *= 2
-        elif elapsed > 0.4:
-            course.chunk = max(1, course.chunk // 2)
-    if course.flag == CERTIFIED and course.k == course.refuted:
-        raise ValueError(
-            f"the loop {method.name} says CERTIFIED at iteration {course.k} again; it must advance"
+    def result(status, iterates=None):
+        note = _note_on_rounding(G, bounds) if status == "rounding" else ""
+        return Result(
+            alpha=alpha.copy(),
+            p=p.copy(),
+            lower=bounds.lower,
+            upper=bounds.upper,
+            status=status,
+            n_iter=k,
+            trace=np.array(rows, dtype=_TRACE),
+            iterates=iterates,
+            state=(name, [array.copy() for array in state]),
+            note=note,
+            bias=bounds.bias,
         )
 
+    for checkpoint in checkpoints:
+        # 2. Go to the checkpoint, or to where the loop halts, which may be where the last row of the trace stands.
+        before = k
+        k, elapsed, chunk = _advance(enter, k, checkpoint, chunk)
+        seconds += elapsed
+        has_halted = k < checkpoint
+        stands = bool(rows) and k == before
 
-def _certify(method, course):
-    """Bound the margin at the iteration reached: by the report, or by fresh products where they must decide.
+        # 3. Bound the margin: by what the loop holds, unless this decides something or rounding shows.
+        alpha, p, *held = solution(*state)
+        bounds = None
+        status = "running"
+        if held and interval is None and not has_halted and k < last:
+            bounds = _interval(G, alpha, p, held=held, drift=_DRIFT * (k + 1))
+            if not goals.are_far(bounds, p):
+                bounds = None
+        is_fresh = bounds is None
+        if is_fresh or keep_iterates or callback is not None:
+            alpha, p = _in_form(alpha, p, G.signs, k)
+        if is_fresh:
+            bounds, status = _certified(G, alpha, p, interval, goals, has_halted, k, last)
 
-    The points that are bounded are those that a callback and the Result get.
-    """
-    run = method.run
-    k = course.k
-    # 1. The report decides nothing where the loop halts, and at the end.
-    verdict = None
-    if method.report is not None and course.flag == RUNNING and k < run.checkpoints[-1]:
-        verdict = _reported_interval(method, k)
-    # 2. Take the points that are bounded.
-    is_reported = verdict is not None or course.flag != RUNNING
-    if verdict is None or run.keep_iterates or run.callback is not None:
-        course.iterate = _iterate(method, k, is_reported)
-    if verdict is None:
-        verdict = _certified(method, course.flag, course.iterate)
-    course.verdict = verdict
-    # 3. Send on a loop whose claim is refuted.
-    if course.flag == CERTIFIED and verdict.status != "certified":
-        course.flag = RUNNING
-        course.refuted = k
-        if method.report is not None:
-            method.report[_TARGET] *= 0.5
-
-
-def _record(method, course, trace):
-    """Trace the checkpoint, and show it to the callback, which may stop the run."""
-    run = method.run
-    trace.rows.append(_trace_row(method, course))
-    if run.keep_iterates:
-        trace.iterates.append(course.iterate.alpha.copy())
-    if run.callback is None:
-        return
-    partial = _result(method, course.iterate, course.verdict, trace.table_to_show())
-    answer = run.callback(partial)
-    stops = isinstance(answer, (bool, np.bool_)) and answer
-    if stops and course.verdict.status == "running":
-        verdict = _certified(method, course.flag, course.iterate)
-        if verdict.status == "running":
-            verdict = verdict._replace(status="stopped")
-        course.verdict = verdict
-        trace.rows[-1] = _trace_row(method, course)
+        # 4. Write it down, and call back.
+        if stands:
+            rows.pop()
+        rows.append((k, products(k), seconds, bounds.lower, bounds.upper))
+        if keep_iterates and not stands:
+            iterates.append(alpha.copy())
+        if callback is not None and not stands:
+            answer = callback(result(status))
+            stops = isinstance(answer, (bool, np.bool_)) and answer
+            if stops and status == "running":
+                bounds, status = _certified(G, alpha, p, interval, goals, has_halted, k, last)
+                rows[-1] = (k, products(k), seconds, bounds.lower, bounds.upper)
+                if status == "running":
+                    status = "stopped"
+        if status != "running":
+            break
+    return result(status, np.array(iterates) if keep_iterates else None)
 
 
-def _trace_row(method, course):
-    """Return the row of the trace at the iteration reached."""
-    verdict = course.verdict
-    lower = verdict.lower
-    upper = verdict.upper
-    return course.k, method.products(course.k), course.seconds, lower, upper
-
-
-def _result(method, iterate, verdict, table, iterates=None, is_whole=True):
-    """Return a Result.  Unless the state is whole, which it is not within an iteration, it is left out."""
-    held = [array.copy() for array in method.arrays] if is_whole else None
-    return Result(
-        alpha=iterate.alpha.copy(),
-        p=iterate.p.copy(),
-        lower=verdict.lower,
-        upper=verdict.upper,
-        status=verdict.status,
-        n_iter=iterate.k,
-        trace=table,
-        iterates=iterates,
-        state=(*method.identity, held),
-        note=verdict.note,
+def _resume(start, name, state, solution):
+    """Fill the arrays of a state with those that ``start`` ended with; return its iteration and its seconds."""
+    if not _is_result(start):
+        raise TypeError(f"start must be a Result or None, got {type(start).__name__}")
+    their_name, held = start.state
+    alpha, p, *_ = solution(*state)
+    is_same = (
+        their_name == name
+        and start.alpha.shape == alpha.shape
+        and start.p.shape == p.shape
+        and [(a.shape[1:], a.dtype) for a in held] == [(a.shape[1:], a.dtype) for a in state]
     )
-
-
-def _interrupted(method, course, trace):
-    """Return the Result, by fresh products, of a run that Ctrl-C ended."""
-    # A loop of Python source without an answer was cut within an iteration.
-    is_whole = method.is_compiled or bool(course.answers)
-    iterate = course.iterate
-    if not is_whole:
-        iterate = course.entry
-    else:
-        # The answer may not have reached course.k yet.
-        k = course.answers[0][0] if course.answers else course.k
-        if iterate is None or iterate.k != k:
-            iterate = _iterate(method, int(k), is_reported=k > 0)
-    run = method.run
-    lower, upper, _ = method.interval(run.G, run.scale, iterate.alpha, iterate.p, False)
-    verdict = _Verdict(lower, upper, "stopped")
-    return _result(method, iterate, verdict, trace.table(), is_whole=is_whole)
-
-
-_SAMPLED = 16  # points whose entries of G are compared
-
-
-def _marks(G):
-    """Return arrays by which a resumed run knows its G, at the cost of about a column; see `prepare`.
-
-    They are the diagonal, the labels of a free intercept, and margins, each divided by the length of its point.  With
-    access "products" they are the labels and margins as they are.
-    """
-    n = G.shape()[0]
-    signs = np.zeros(n) if G.signs is None else G.signs.copy()
-    if G.access == "products":
-        # The diagonal may cost n products, and an operator may err by as much at a short point as at a long one.
-        return np.empty(0), signs, _test_margins(G)
-    diagonal = np.array(G.diagonal(), dtype=np.float64)
-    lengths = np.sqrt(np.maximum(diagonal, 0.0))
-    if G.without_ridge().has_coordinates:
-        return diagonal, signs, _per_length(_test_margins(G), lengths)
-
-    # A separator has n coordinates or more here, so that its margins at all points would be a product.
-    longest = int((diagonal >= (1.0 - 1e-9) * diagonal.max()).argmax())
-    column = np.zeros(n)
-    add_column(G, longest, 1.0, column)
-    some = np.unique(np.arange(_SAMPLED) * n // _SAMPLED)
-    sample = G.block(some, some).astype(np.float64) @ _test_separator(some.size)
-    return diagonal, signs, _per_length(column, lengths), _per_length(sample, lengths[some])
-
-
-def _test_margins(G):
-    """Return the margins of a test separator."""
-    n, dimension = G.shape()
-    m = np.empty(n)
-    margins(G, _test_separator(dimension), m)
-    return m
-
-
-def _test_separator(dimension):
-    return np.cos(np.arange(dimension)) / dimension
-
-
-def _per_length(m, lengths):
-    """Return margins divided by the lengths of their points; 0 at points without length."""
-    return np.divide(m, lengths, out=np.zeros(m.size), where=lengths > 0.0)
-
-
-def _are_same_marks(theirs, mine, slack):
-    """Return True if two results of `_marks` are those of one G, up to rounding."""
-    if [mark.shape for mark in theirs] != [mark.shape for mark in mine]:
-        return False
-    diagonal, signs, *margins_of_mine = mine
-    their_diagonal, their_signs, *margins_of_theirs = theirs
-    return (
-        bool((np.abs(their_diagonal - diagonal) <= slack * np.abs(diagonal)).all())
-        and np.array_equal(their_signs, signs)
-        and all(
-            (np.abs(m - their_m) <= slack * np.abs(m).max()).all()
-            for m, their_m in zip(margins_of_mine, margins_of_theirs, strict=True)
-        )
-    )
-
-
-def _arrays(state):
-    """Return the arrays of a state in order, those in NamedTuples too."""
-    found = []
-    for member in state:
-        if isinstance(member, np.ndarray):
-            found.append(member)
-        elif isinstance(member, tuple):
-            found += _arrays(member)
-        else:
-            raise TypeError(
-                f"the state of a loop consists of arrays; {member!r} belongs to its parameters"
-            )
-    return found
-
-
-_OTHER_STARTS = (
-    "weights begin a new run of max_margin, start=result.alpha, or result.p of norm_margin; of norm_margin, "
-    "start=(result.alpha, result.p); and of steepest_descent, start=result.alpha"
-)
-
-
-def _resume(start, identity, arrays, rounding):
-    """Fill the arrays of a state with those that ``start`` ended with; return the seconds that it took."""
-    if start.state[-1] is None:
+    if not is_same:
         raise ValueError(
-            "start has no state to go on from, as it was interrupted within an iteration or pickled with a "
-            f"classifier; {_OTHER_STARTS}"
+            f"start must be a Result of the same algorithm and shape, and that of {their_name or 'a classifier'} for "
+            f"{start.p.size} points is none of {name} for {p.size}; weights begin a new run of max_margin, "
+            "start=result.alpha, or result.p of norm_margin; of norm_margin, start=(result.alpha, result.p); and of "
+            "steepest_descent, start=result.alpha"
         )
-    if len(start.state) != len(identity) + 1:
-        raise ValueError("start must be a Result of this version of fastmargin; it is of another")
-    *kind, scale, marks, held = start.state
-    *this_kind, this_scale, this_marks = identity
-    is_same_g = _are_same_marks(marks, this_marks, max(1e-9, 4.0 * rounding))
-    layout, this_layout = ([(a.shape[1:], a.dtype) for a in state] for state in (held, arrays))
-    if not (
-        kind == this_kind
-        and abs(scale - this_scale) <= 1e-12 * this_scale
-        and is_same_g
-        and layout == this_layout
-    ):
-        raise ValueError(
-            "start must be a Result of the same algorithm on the same G; algorithm, loop, shape and max_i G_ii are "
-            f"{start.state[:4]}, not {identity[:4]}{', and entries of G differ' * (not is_same_g)}; "
-            f"{_OTHER_STARTS}"
-        )
-    for array, source in zip(arrays, held, strict=True):
+    for array, source in zip(state, held, strict=True):
         if array.shape != source.shape:
             array.resize(source.shape, refcheck=False)
         array[...] = source
-    return float(start.trace["seconds"].max(initial=0.0))  # interrupted early it has no row
+    return start.n_iter, float(start.trace["seconds"][-1])
 
 
-def _refuse_undefined(method, place, **points):
-    """Refuse points of a solution that are not finite, and say so where the state that they come from is."""
-    if all(np.isfinite(values).all() for values in points.values()):
-        return
-    if not all(np.isfinite(array).all() for array in method.arrays):
-        _refuse_overflow(*points.values(), place=place)
-    for name, values in points.items():
-        if not np.isfinite(values).all():
+def _checkpoints(first, last, trace_at):
+    """Return ``first``, ``last`` and the iterations between them at which to certify, in ascending order."""
+    if isinstance(trace_at, range) and trace_at.step == 1:  # may be too long to be written down
+        inside = range(max(trace_at.start, first + 1), min(trace_at.stop, last))
+    elif trace_at is None:
+        # They do not depend on ``last``, so that a run which ends before it ends as one with a larger max_iter.
+        count = math.ceil(16.0 * math.log10(max(last, 1)))
+        inside = np.unique(np.round(10.0 ** (np.arange(count) / 16.0)).astype(np.int64))
+    else:
+        points = _numbers(trace_at, "trace_at").ravel()
+        # Read them one by one, so that an error names the number.  Floats may be whole numbers.
+        whole = (int(k) if k.is_integer() else k for k in points.tolist())
+        inside = np.unique([_count(k, "each of trace_at") for k in whole])
+    between = (int(k) for k in inside if first < k < last)
+    return itertools.chain([first], between, [last] if last > first else [])
+
+
+def _entry(G, loop, state, parameters):
+    """Return a function that sends the loop from iteration k to ``until``, and returns the iteration reached."""
+    arrays = getattr(G, "arrays", None)
+    if arrays is None:
+        loop = getattr(loop, "py_func", loop)
+    is_compiled = arrays is not None and is_jitted(loop)
+
+    def enter(k, until):
+        if is_compiled:
+            reached = _enter(loop, arrays, k, until, *state, *parameters)
+        else:
+            reached = loop(G, k, until, *state, *parameters)
+        if not (isinstance(reached, (int, np.integer)) and k <= reached <= until):
             raise ValueError(
-                f"the {name} that solution(*state) returns is not finite{place}, though the state is: 0/0 gives NaN, "
-                "as q / q.sum() does where q is 0"
+                f"a loop sent from iteration {k} to {until} must return the iteration reached, got {reached!r}"
             )
+        return int(reached)
+
+    return enter
 
 
-def _iterate(method, k, is_reported=False):
-    """Return the points of a state at iteration k, or those of its report; refuse numbers that cannot be certified."""
-    place = f" at iteration {k}"
-    signs = method.run.G.signs
-    points = method.reported if is_reported else method.solution
-    if points is None:
-        alpha = method.state[0]
-        _refuse_overflow(alpha, place=place)
-        p = _weights(alpha, signs)
-    else:
-        alpha, p = points(*method.state)
-        _refuse_undefined(method, place, alpha=alpha, p=p)
+def _advance(enter, k, checkpoint, chunk):
+    """Take the loop to the checkpoint, or to where it halts, by entries of about 0.2 s.
+
+    Return the iteration reached, the seconds that it took, and the number of iterations of the next entry.
+    """
+    seconds = 0.0
+    while k < checkpoint:
+        until = min(checkpoint, k + chunk)
+        begin = time.perf_counter()
+        k = enter(k, until)
+        elapsed = time.perf_counter() - begin
+        seconds += elapsed
+        if k < until:
+            break
+        if elapsed < 0.1:
+            chunk *= 2
+        elif elapsed > 0.4:
+            chunk = max(1, chunk // 2)
+    return k, seconds, chunk
+
+
+def _in_form(alpha, p, signs, k):
+    """Return alpha and p as a Result has them: finite, balanced if the intercept is free, and p in the simplex."""
+    _refuse_overflow(alpha, p, place=f" at iteration {k}")
+    if not p.min() >= 0.0:
+        raise ValueError(
+            "p must have weights of at least 0, as solution(*state) -> (alpha, p) returns it"
+        )
+    is_one = alpha is p
     if signs is not None:  # then the plane of alpha does not depend on the origin of G
-        is_one = alpha is p
         alpha = _balanced(alpha, signs)
-        p = alpha if is_one else p
-    if not (p.min() >= 0.0 and p.sum() > 0.0):
-        raise ValueError(
-            "p must have weights of at least 0, not all 0: give drive a solution(*state) -> (alpha, p)"
-        )
-    return _Iterate(k, alpha, p)
+    if is_one:
+        p = alpha
+    if abs(p.sum() - 1.0) > 1e-12:  # else alpha and p may be one, which saves a product
+        p = _weights(p, signs)
+    return alpha, p
 
 
-def _keep_answer(answers, loop, *args):
-    """Append the answer of a loop to a list.
+class _Goals(NamedTuple):
+    """What ends a run, see `drive`."""
 
-    Python raises KeyboardInterrupt between two of its instructions.  If Ctrl-C came while compiled code ran, the state
-    has changed by then, and an answer without a name would be lost.  Here no instruction lies between the return of
-    the loop and the list.
+    tol: float | None
+    eps: float | Callable[[Array], float]
+    separates: bool
+
+    def status(self, bounds, p):
+        """Return the status that bounds prove; "running" if none."""
+        if self.separates and bounds.lower > 0.0:
+            return "separated"
+        eps = self.eps(p) if callable(self.eps) else self.eps
+        if bounds.upper <= max(eps, 0.0):
+            return "infeasible"
+        if self.tol is not None and _is_closed(bounds.lower, bounds.upper, self.tol):
+            return "certified"
+        return "running"
+
+    def are_far(self, bounds, p):
+        """Return True if bounds by what a loop holds decide nothing, and rounding is at most 1 % of them."""
+        is_sharp = min(bounds.upper, bounds.upper - bounds.lower) > 100.0 * bounds.blur
+        return is_sharp and self.status(bounds, p) == "running"
+
+    def hides(self, bounds):
+        """Return True if the gap as computed may be closed, but rounding may be all of it."""
+        if self.tol is None:
+            return False
+        gap = bounds.upper - bounds.lower - bounds.blur
+        return gap <= max(bounds.blur, self.tol * bounds.upper)
+
+
+def _certified(G, alpha, p, interval, goals, has_halted, k, last):
+    """Return (bounds, status) by fresh products; by more precise ones where rounding may hide the answer.
+
+    If rounding hides it from these, too, more iterations are of no use.
     """
-    answers.extend(itertools.starmap(loop, [args]))
-
-
-def _enter_loop(method, course, until):
-    """Send the loop from course.k to ``until``; check its answer, and note it in the course."""
-    k = course.k
-    args = k, until, *method.state, *method.parameters(k, until)
-    answers = course.answers
-    answers.clear()
-    if method.is_compiled:
-        _enter(_keep_answer, answers, method.loop, method.operand, *args)
-    else:
-        _keep_answer(answers, method.loop, method.operand, *args)
-    (answer,) = answers
-    if not (
-        isinstance(answer, tuple)
-        and len(answer) == 2
-        and isinstance(answer[0], (int, np.integer))
-        and not isinstance(answer[1], (bool, np.bool_))
-        and answer[1] in range(CERTIFIED + 1)
-    ):
-        raise TypeError(
-            f"a loop must return (k, flag), with a flag from RUNNING to CERTIFIED; got {answer!r}"
-        )
-    reached, flag = answer
-    if not k <= reached <= until or (flag == RUNNING and reached != until):
-        raise ValueError(
-            f"a loop sent from iteration {k} to {until} must get there or halt; it returned {answer}"
-        )
-    course.k = int(reached)
-    course.flag = int(flag)
-
-
-def _reported_interval(method, k):
-    """Return the `_Verdict` "running" by a loop's report at iteration k, or None if fresh products must decide.
-
-    They decide where the interval would end the run, and where rounding is more than 1 % of it or of upper.
-
-    A report errs as a product does, and by 16 roundings an iteration besides.  They are relative to s ||alpha||_1 in
-    margins, and to sqrt(s) ||alpha||_1 in length.  Squares that are sums of n terms err by more.  G p errs as a product
-    with a vector of ||.||_1 = reach does, and by 16 roundings of such a product.
-    """
-    run = method.run
-    least, norm2, total, dual_norm2, dual_total, reach, _ = method.report.tolist()
-    n = run.G.shape()[0]
-    scale = run.scale
-    rounding = run.G.rounding()
-    drift = _sum_error(16.0 * k)
-    margins = rounding.margins + drift
-    length = rounding.length + drift
-    square = rounding.square
-    if not method.by_square:
-        square = max(square, rounding.margins + 1.01 * _sum_error(n + 8))
-    # Products, because "**" would raise an error where these overflow
-    squares = (scale * total * total, scale * dual_total * dual_total)
-    if not (1e-250 < min(squares) and max(squares) < 1e250 and margins < 1.0):
-        return None  # squares might over- or underflow; alpha = 0 says nothing
-    dual_square = reach / dual_total * (square + 2.02 * _sum_error(16.0)) + 2.02 * drift
-    proven = least - _LAST * abs(least) - margins * scale * total
-    alpha = _Seen(least, proven, norm2, total, Rounding(margins, square + 2.02 * drift, length))
-    p = _Seen(0.0, 0.0, dual_norm2, dual_total, Rounding(0.0, dual_square, length))
-    lower, upper, blur = _bracket(scale, alpha, p, dual_total, n, margins)
-    is_sharp = min(upper, upper - lower) > 100.0 * blur
-    if not is_sharp or upper <= method.eps or upper - lower <= (run.tol or 0.0) * upper:
-        return None
-    return _Verdict(lower, upper, "running")
-
-
-def _eps_at(method, p):
-    """Return the upper end at which p proves that there is no margin."""
-    return method.eps(p) if callable(method.eps) else method.eps
-
-
-def _certified(method, flag, iterate):
-    """Return the `_Verdict` on an iterate by fresh products; a claim of the loop counts where they prove it.
-
-    Where rounding may hide the answer, and at the end of the run, a more precise interval is tried.  If rounding hides
-    the answer from that, too, more iterations are of no use.
-    """
-    run = method.run
-    tol = run.tol
-    k, alpha, p = iterate
-    is_last = k == run.checkpoints[-1]
+    certify = interval or _interval
     for precise in (False, True):
-        lower, upper, blur = method.interval(run.G, run.scale, alpha, p, precise)
-        _refuse_overflow(lower, upper, blur, place=f" at iteration {k}")
-        takes_eps = flag == INFEASIBLE or (precise and flag != SEPARATED)
-        if upper <= 0.0 or (takes_eps and upper <= _eps_at(method, p)):
-            return _Verdict(lower, upper, "infeasible")
-        if flag == SEPARATED and lower > 0.0:
-            return _Verdict(lower, upper, "separated")
-        if tol is not None and _is_closed(lower, upper, tol):
-            return _Verdict(lower, upper, "certified")
-        if flag not in (RUNNING, CERTIFIED):
-            continue
-        if tol is not None:
-            gap = tol * upper
-            can_close = upper - lower > blur + max(blur, gap) or (precise and blur <= gap)
-            if not can_close or (is_last and not precise):
-                continue
-        status = "max_iter" if is_last else "running"
-        return _Verdict(lower, upper, status)
-    return _Verdict(lower, upper, "rounding", _note_on_rounding(run.G, lower, upper, blur))
+        bounds = certify(G, alpha, p, precise)
+        _refuse_overflow(*bounds, place=f" at iteration {k}")
+        status = goals.status(bounds, p)
+        if status != "running":
+            return bounds, status
+        is_hidden = has_halted or goals.hides(bounds)
+        is_last_chance = k == last and goals.tol is not None
+        if not (is_hidden or is_last_chance):
+            break
+    if has_halted or (is_hidden and bounds.blur > goals.tol * bounds.upper):
+        return bounds, "rounding"
+    return bounds, "max_iter" if k == last else "running"
 
 
 def _is_closed(lower, upper, tol):
@@ -7334,112 +6957,25 @@ def _is_closed(lower, upper, tol):
     return upper - lower <= tol * upper * (1.0 - _LAST)
 
 
-def _note_on_rounding(G, lower, upper, blur):
+def _note_on_rounding(G, bounds):
     """Say what rounding leaves within reach, and what would be more precise."""
-    note = f"rounding hides margins below {_written(upper, 2, _UP)}"
-    if lower > 0.0:
-        note = f"rounding leaves a gap of {blur / upper:.1g} within reach"
+    note = f"rounding hides margins below {_written(bounds.upper, 2, _UP)}"
+    if bounds.lower > 0.0:
+        note = f"rounding leaves a gap of {bounds.blur / bounds.upper:.1g} within reach"
     return f"{note}; {G.more_precise} would show more" if G.more_precise else note
 
 
-ALGORITHMS = {}  # those for the margin of G, by name
-
-# What the docstrings of all algorithms share.
-_MATRIX = """G : array, shape (n, n), or representation
-    Signed Gram matrix.
-"""
-_COMMON = """Returns
--------
-result : Result
-    With the certified interval lower <= rho <= upper of its alpha and p.
-
-Other Parameters
-----------------
-<run options>
-
-Raises
-------
-ValueError, TypeError
-    G or an option is not as `prepare` has it, or start is of another run; the message names the argument.
-FloatingPointError
-    The iterates overflowed, or G was written to during the run.
-
-"""
+def _first_iteration(options):
+    """Return the iteration that a run with these options starts at."""
+    return getattr(options.get("start"), "n_iter", 0)
 
 
-def _full_signature(function, defaults):
-    """Return the signature of an algorithm with every run option, and its default, in the place of ``**options``."""
-    signature = inspect.signature(function)
-    parameters = dict(signature.parameters)
-    del parameters["options"]
-    for name, parameter in inspect.signature(prepare).parameters.items():
-        if name in RunOptions.__annotations__:
-            parameter = parameters.pop(name, parameter)
-            default = defaults.get(name, parameter.default)
-            parameters[name] = parameter.replace(kind=parameter.KEYWORD_ONLY, default=default)
-    return signature.replace(parameters=list(parameters.values()))
+def _algorithm(**_):
+    """Goes when no algorithm names it."""
+    return lambda function: function
 
 
-def _run_options(**defaults: Any) -> Callable[[_Decorated], _Decorated]:
-    """Let an algorithm take the run options as its ``**options``, all of them, with these defaults.
-
-    Its docstring is given what all share, and its signature shows the options by name.
-    """
-
-    def decorate(function):
-        # 1. The docstring.
-        if function.__doc__ is not None:  # python -OO removes docstrings
-            said = inspect.cleandoc(function.__doc__)
-            head, title, body = said.partition("Parameters\n----------\n")
-            own, _, tail = body.partition("\n\n")
-            if not own.startswith(("G", "Z")):
-                own = _MATRIX + own
-            function.__doc__ = f"{head}{title}{own}\n\n{_COMMON}{tail}"
-        _documented(function)
-
-        # 2. The signature.
-        signature = _full_signature(function, defaults)
-        parameters = signature.parameters
-        shared = {name: parameters[name].default for name in RunOptions.__annotations__}
-        count = function.__code__.co_argcount
-
-        # 3. The call.
-        @functools.wraps(function)
-        def algorithm(*args, **options):
-            if len(args) > count:
-                raise TypeError(
-                    f"{function.__name__} takes {_counted(count, 'argument')} without a name, got {len(args)}: build "
-                    "G first, by gram(X, y) or features(X, y), and name the options"
-                )
-            for name in options:
-                if name not in parameters:
-                    raise TypeError(
-                        f"{function.__name__}() got an unexpected keyword argument {name!r}{_meant([name])}"
-                    )
-            # `prepare` takes the name, by which a start of another algorithm with the same loop is refused.
-            options = {**shared, **options, "algorithm": function.__name__}
-            with np.errstate(under="ignore"):
-                return function(*args, **options)
-
-        algorithm.__signature__ = signature
-        algorithm.__annotations__ = {
-            **{name: parameter.annotation for name, parameter in parameters.items()},
-            "return": signature.return_annotation,
-        }
-        return algorithm
-
-    return decorate
-
-
-def _algorithm(**defaults: Any) -> Callable[[_Decorated], _Decorated]:
-    """Enter an algorithm for the margin of G, which takes the run options with these defaults, into ALGORITHMS."""
-
-    def decorate(function):
-        algorithm = _run_options(**defaults)(function)
-        ALGORITHMS[function.__name__] = algorithm
-        return algorithm
-
-    return decorate
+_run_options = _algorithm
 
 
 # ======================================================================================================
@@ -7451,41 +6987,47 @@ def _algorithm(**defaults: Any) -> Callable[[_Decorated], _Decorated]:
 # ------------------------------------------------------------------------------------------------------
 
 
-def _separating_margin(run, stop="separated"):
-    """Return the least margin, over ||alpha||_1, that proves separation despite rounding; inf never stops."""
-    if _choice(stop, "stop", ("separated", None)) is None:
-        return math.inf
-    return 4.0 * run.G.rounding().margins * run.scale
+# Each loop keeps m = G alpha for an alpha of known ||alpha||_1, and halts where m shows that it is done.  A column, or a
+# product, brings the errors of a product with it.  Besides, the weights and m are rounded in an iteration, each rounding
+# being at most 2^-53 s ||alpha||_1 in an entry of G alpha: 3 roundings in the perceptron and 5 in NKP and von Neumann's
+# algorithm, 7 in pairwise steps, 10 in the smoothed methods.  Errors of before are multiplied as alpha is.  Factors such
+# as theta are the same for alpha and m, so that their rounding is no error.  Pairwise steps take columns back: a column
+# is computed alike each time, and its error leaves with it.  So 16 roundings an iteration, as `drive` counts them, are
+# more than enough.
 
 
-@register_jitable
-def _is_separated(G, alpha, w, m, floor):
-    """Return True if G alpha > floor, by m, which follows a recurrence, and then by a product, which is not counted."""
-    if not _exceeds(m, floor):
-        return False
-    lift(G, alpha, w)
-    margins(G, w, m)
-    return _exceeds(m, floor)
+def _floor(G, stop="separated"):
+    """Return (a, b): the points are separated if all m_i > (a + b (k + 1)) ||alpha||_1, and fresh products prove it.
 
-
-def _blurs(run):
-    """Return what rounding may add to ||p||_G^2, and then to ||p||_G, for p in the simplex."""
-    rounding = run.G.rounding()
-    return rounding.square * run.scale, rounding.length * math.sqrt(run.scale)
-
-
-@register_jitable
-def _is_small(G, p, w, m, eps, blurs):
-    """Return True if ||p||_G <= eps, by a product in w and m, which is not counted.
-
-    Room is left for rounding, unless rounding alone comes to half of eps.
+    Without ``stop`` it is inf, which no m_i exceeds.
     """
-    lift(G, p, w)
-    margins(G, w, m)
-    norm2 = max(square(G, p, w, m), 0.0)
-    (blur, root) = blurs
-    hopeless = math.sqrt(blur) + root > 0.5 * eps
-    return norm2 <= eps * eps and (hopeless or 1.000001 * (math.sqrt(norm2 + blur) + root) <= eps)
+    if _choice(stop, "stop", ("separated", None)) is None:
+        return math.inf, 0.0
+    return 4.0 * G.rounding().margins * G.scale, _DRIFT * G.scale
+
+
+@njit(cache=_CACHE)
+def _floor_at(floor, k, total):
+    """Return the floor of margins m = G alpha at iteration k, ||alpha||_1 = total."""
+    a, b = floor
+    return (a + b * (k + 1)) * total
+
+
+def _goal(G, eps):
+    """Return the p'Gp, p in the simplex, at which ||p||_G <= eps; room is left for rounding, up to half of eps."""
+    if eps == 0.0:
+        return -math.inf  # which no square is down to
+    rounding = G.rounding()
+    blur = 2.0 * (rounding.square + rounding.margins + _sum_error(len(G) + 8)) * G.scale
+    length = max(eps - 1.1 * rounding.length * math.sqrt(G.scale), 0.0)
+    return max(length * length - blur, 0.25 * eps * eps)
+
+
+def _accuracy(G, eps, name="eps"):
+    """Return the checked length at which a run stops as "infeasible"; by default 1e-6 sqrt(s)."""
+    if eps is None:
+        eps = 1e-6 * math.sqrt(G.scale)
+    return _number(eps, name)
 
 
 @njit(cache=_CACHE)
@@ -7497,43 +7039,25 @@ def _next_row(m, i, floor):
 
 
 @njit(cache=_CACHE)
-def _perceptron_loop(G, k, until, alpha, w, m, position, report, cyclic, least):
-    """Take the next row of margin 0 or less from position[0] on, or the row of least margin; ||alpha||_1 = k."""
-    first = k
-    while True:
-        if _is_separated(G, alpha, w, m, least * k):  # inf * 0 is NaN, which nothing exceeds
-            return k, SEPARATED
-        if _meets(k, until, alpha, m, report) and k > first:
-            return k, CERTIFIED
-        if k >= until:
-            return k, RUNNING
-        i = _next_row(m, position[0], least * k) if cyclic else np.argmin(m)
-        position[0] = (i + 1) % m.size
+def _perceptron_loop(G, k, until, alpha, m, place, cyclic, floor):
+    """ramdas14, Algorithm 1; m = G alpha, ||alpha||_1 = k, and place[0] is the row after the one taken last."""
+    while k < until:
+        least = _floor_at(floor, k, k)
+        if _exceeds(m, least):
+            return k
+        i = _next_row(m, place[0], least) if cyclic else np.argmin(m)
         alpha[i] += 1.0
         add_column(G, i, 1.0, m)
+        place[0] = (i + 1) % m.size
         k += 1
+    return k
 
 
-def _take_rows(run, cyclic, least, solution=None):
-    """Run perceptron or nkp."""
-    n, dimension = run.G.shape()
-    alpha, w, m, report = map(np.zeros, (n, dimension, n, 7))
-    return drive(
-        run,
-        _perceptron_loop,
-        (alpha, w, m, np.zeros(1, np.int64), report),
-        solution,
-        parameters=(cyclic, least),
-        products=lambda k: k / n,
-        report=report,
-    )
-
-
-@_algorithm(max_iter=100_000)
 def perceptron(
     G: GramLike,
     *,
     rule: str = "cyclic",
+    max_iter: int = 100_000,
     **options: Unpack[RunOptions],
 ) -> Result:
     """Find a separator by the perceptron.
@@ -7542,8 +7066,13 @@ def perceptron(
 
     Parameters
     ----------
+    G : array, shape (n, n), or representation
+        Signed Gram matrix.
     rule : {"cyclic", "worst"}
         Which i of those with m_i <= 0, up to rounding, is taken: the next in cyclic order, or the one of least m_i.
+    max_iter : int
+        Largest number of updates in this call.
+    **options : RunOptions
 
     See Also
     --------
@@ -7560,12 +7089,37 @@ def perceptron(
     >>> result.status, result.n_iter
     ('separated', 1)
     """
-    run = prepare(G, **options)
     cyclic = _choice(rule, "rule", ("cyclic", "worst")) == "cyclic"
-    return _take_rows(run, cyclic, _separating_margin(run))
+    G, _ = _representation(G)
+    n = len(G)
+    alpha, m = np.zeros((2, n))
+    return drive(
+        G,
+        _perceptron_loop,
+        (alpha, m, np.zeros(1, np.int64)),
+        lambda alpha, m, place: (alpha, alpha, m, m),
+        (cyclic, _floor(G)),
+        max_iter=max_iter,
+        separates=True,
+        products=lambda k: k / n,
+        **options,
+    )
 
 
-@_algorithm(max_iter=100_000)
+@njit(cache=_CACHE)
+def _nkp_loop(G, k, until, alpha, m, floor):
+    """ramdas14, section 3; m = G alpha, and sum alpha = 1 from k = 1 on."""
+    while k < until and not _exceeds(m, _floor_at(floor, k, 1.0)):
+        theta = 1.0 / (k + 1.0)
+        i = np.argmin(m)
+        _scale(1.0 - theta, alpha)
+        _scale(1.0 - theta, m)
+        alpha[i] += theta
+        add_column(G, i, theta, m)
+        k += 1
+    return k
+
+
 def nkp(
     G: GramLike,
     *,
@@ -12450,6 +12004,31 @@ def max_margin(
     return result
 
 
+# The algorithms for the margin of G, by name
+ALGORITHMS = {
+    algorithm.__name__: algorithm
+    for algorithm in (
+        perceptron,
+        nkp,
+        von_neumann,
+        frank_wolfe,
+        snkp,
+        snkpvn,
+        isnkpvn,
+        gradient_descent,
+        normalized_gradient_descent,
+        momentum,
+        batch_perceptron,
+        adaptive_sampling,
+        diagonal_descent,
+        inertial_diagonal_descent,
+        homotopic_subgradient,
+        subspace_perceptron,
+        max_margin,
+    )
+}
+
+
 # ------------------------------------------------------------------------------------------------------
 # 9.9 witnesses
 # ------------------------------------------------------------------------------------------------------
@@ -13423,7 +13002,7 @@ class MaxMarginClassifier:
             return (of_points * data.share[:, None]).ravel()
 
         p = shared(result.p)
-        return result._replace(alpha=shared(result.alpha), p=p / p.sum(), state=(None,))
+        return result._replace(alpha=shared(result.alpha), p=p / p.sum(), state=("", []))
 
     def _options(self, algorithm, scale):
         """Return the keywords that this algorithm takes, for a G with max_i G_ii = scale."""
@@ -13636,7 +13215,7 @@ class MaxMarginClassifier:
         """Return what a copy on disk holds: all but the state of the algorithm, from which ``start`` would go on."""
         held = vars(self).copy()
         if "result_" in held:
-            held["result_"] = held["result_"]._replace(state=(None,))
+            held["result_"] = held["result_"]._replace(state=("", []))
         return held
 
     def _check_columns(self, names, count):
