@@ -7911,7 +7911,7 @@ def gradient_descent(
     loss : {"exp", "logistic"}
         l(z) = e^z, or l(z) = ln(1 + e^z).
     max_iter : int
-        Largest number of iterations of this call.
+        Largest number of updates in this call.
     **options : RunOptions
 
     See Also
@@ -7989,7 +7989,7 @@ def normalized_gradient_descent(
     divide_by : {"risk", "norm"}
         The gradient with respect to f is -R g, g = sum_i q_i y_i phi(x_i); its norm is R ||q||_G.
     max_iter : int
-        Largest number of iterations of this call.
+        Largest number of updates in this call.
     **options : RunOptions
 
     See Also
@@ -8068,16 +8068,6 @@ def _momentum_loop(G, k, until, alpha, g, m, gm, q, Gq, logistic, shift, y, step
     return k
 
 
-def _goal(G, eps):
-    """Return ||p||_G^2 at which a loop halts, so that its certificate has room for rounding to say ||p||_G <= eps.
-
-    If rounding alone comes to about eps, the loop halts at eps / 2, and what can be proved there is the certificate's.
-    """
-    rounding = G.rounding()
-    length = eps * (1.0 - 1e-6) - rounding.length * math.sqrt(G.scale)
-    return max(max(length, 0.0) ** 2 - rounding.square * G.scale, 0.25 * eps**2)
-
-
 def momentum(
     G: GramLike,
     *,
@@ -8108,7 +8098,7 @@ def momentum(
     eps : float
         Stop as "infeasible" at ||p_t||_G <= eps: no margin above eps exists.  It is absolute; 0 never stops.
     max_iter : int
-        Largest number of iterations of this call.
+        Largest number of updates in this call.
     **options : RunOptions
 
     See Also
@@ -8217,7 +8207,7 @@ def batch_perceptron(
     averaged : bool
         alpha is the sum of the iterates, so that lower is the margin of their average; or it is the last iterate.
     max_iter : int
-        Largest number of iterations of this call.
+        Largest number of updates in this call.
     **options : RunOptions
 
     See Also
@@ -8291,12 +8281,6 @@ def _sampling_loop(G, k, until, alpha, g, m, gm, drawn, column, first, uniforms,
     return k
 
 
-def _first_iteration(options):
-    """Return the iteration at which a run with these options starts; what is no Result is refused by `drive`."""
-    start = options.get("start")
-    return start.n_iter if _is_result(start) else 0
-
-
 def adaptive_sampling(
     G: GramLike,
     *,
@@ -8323,7 +8307,7 @@ def adaptive_sampling(
     seed : int
         Seed of the samples, at least 0: the same seed gives the same run, on any number of threads.
     max_iter : int
-        Largest number of iterations of this call.
+        Largest number of updates in this call.
     **options : RunOptions
 
     See Also
@@ -8537,7 +8521,7 @@ def diagonal_descent(
         gamma itself, not in units of 1/s.  By default that of ``start``, or a little less than 1/||G||_op, the inverse
         of the largest eigenvalue of G; at most 64 products find it, which the trace counts as spent before iteration 0.
     max_iter : int
-        Largest number of iterations of this call.
+        Largest number of updates in this call.
     **options : RunOptions
 
     See Also
@@ -8618,7 +8602,7 @@ def inertial_diagonal_descent(
         Begin anew from u_t, with t counted from 1 again and no inertia at first, where inertia led uphill:
         <z_t - u_t, u_t - u_{t-1}> > 0.  False is the paper's.
     max_iter : int
-        Largest number of iterations of this call.
+        Largest number of updates in this call.
     **options : RunOptions
 
     See Also
@@ -8717,7 +8701,7 @@ def homotopic_subgradient(
     a, b : float
         Exponents above 0 with a + b <= 1, so that the shrinkage sums to infinity.
     max_iter : int
-        Largest number of iterations of this call.
+        Largest number of updates in this call.
     **options : RunOptions
 
     See Also
