@@ -7107,7 +7107,8 @@ def winnow(
 # 8.2 ji21
 # ------------------------------------------------------------------------------------------------------
 
-_RISK, _CONSTANT, _SQRT = range(3)  # schedules of steps
+_CONSTANT = 0.0  # steps theta_t = theta / (t + 1)^decay
+_SQRT = 0.5
 
 
 @njit(cache=_CACHE)
@@ -7128,58 +7129,69 @@ def _logistic_weights(m, shift, q):
     return math.log(slope)
 
 
-@register_jitable
-def _dual_pass(G, w, logistic, shift, m, q, u):
-    """m <- Z w, q <- grad psi(xi), xi = -m - shift, u <- Z' q, one product; return ln l'(psi).
+@njit(cache=_CACHE)
+def _softmax_by_class(m, y, q):
+    """q <- one softmax(-m) in each class, with weight 1/2; return min_b ln sum_i exp(-m_i - b y_i).
 
-    Then l'(xi_i) = q_i l'(psi).
+    This is softmax(-m - b y) for the bias b at which both classes weigh the same, where that minimum is.
     """
-    if not logistic:
-        return softmax_pass(G, w, m, q, u)
-    margins(G, w, m)
-    log_slope = _logistic_weights(m, shift, q)
-    lift(G, q, u)
-    return log_slope
+    log_total = math.log(2.0)
+    for sign in (-1.0, 1.0):
+        low = math.inf
+        for i in range(m.size):
+            if y[i] == sign and m[i] < low:
+                low = m[i]
+        total = 0.0
+        for i in range(m.size):
+            if y[i] == sign:
+                q[i] = math.exp(low - m[i])
+                total += q[i]
+        for i in range(m.size):
+            if y[i] == sign:
+                q[i] *= 0.5 / total
+        log_total += 0.5 * (math.log(total) - low)
+    return log_total
 
 
 @njit(cache=_CACHE)
-def _gradient_loop(G, k, until, alpha, w, m, q, u, log_slope, report, logistic, schedule, step):
-    """alpha <- alpha + theta_k q_k and w = Z' alpha alike; m, q, u and log_slope[0] belong to the current w."""
+def _loss_weights(m, logistic, shift, y, q):
+    """q <- grad psi(xi), xi = -m - shift, of the logistic or exponential loss l; return ln l'(psi): l'(xi_i) = q_i
+    l'(psi).
+
+    A shift counts for the logistic loss only.  y has the labels if the intercept is free, which only the exponential
+    loss takes, and else no entries.
+    """
+    if logistic:
+        return _logistic_weights(m, shift, q)
+    if y.size > 0:
+        return _softmax_by_class(m, y, q)
+    return _softmax(m, q)
+
+
+def _free_signs(G):
+    """Return the labels y if the intercept is free, and else an array without entries."""
+    return np.zeros(0) if G.signs is None else np.array(G.signs, dtype=np.float64)
+
+
+@njit(cache=_CACHE)
+def _gradient_loop(G, k, until, alpha, m, q, Gq, logistic, y, step):
+    """alpha_i <- alpha_i + step l'(-m_i) / n, and m = G alpha alike."""
     while k < until:
-        theta = step
-        if schedule == _RISK:
-            theta *= math.exp(min(log_slope[0], 300.0)) / m.size
-        elif schedule == _SQRT:
-            theta /= math.sqrt(k + 1.0)
+        log_slope = _loss_weights(m, logistic, 0.0, y, q)
+        product(G, q, Gq)
+        theta = step * math.exp(min(log_slope, 300.0)) / m.size
         _combine(1.0, alpha, theta, q)
-        _combine(1.0, w, theta, u)
-        log_slope[0] = _dual_pass(G, w, logistic, 0.0, m, q, u)
+        _combine(1.0, m, theta, Gq)
         k += 1
-        if _meets(k, until, alpha, m, report):
-            return k, CERTIFIED
-    return k, RUNNING
+    return k
 
 
-def _zero_state(run, logistic, shift=0.0):
-    """Return the state of `_gradient_loop` at w = 0, where all margins are 0."""
-    n, dimension = run.G.shape()
-    alpha, w, m, q, u, log_slope, report = map(np.zeros, (n, dimension, n, n, dimension, 1, 7))
-    if run.G.signs is not None:
-        log_slope[0] = softmax_pass(run.G, w, m, q, u)
-    elif logistic:
-        log_slope[0] = _logistic_weights(m, shift, q)
-    else:
-        log_slope[0] = _softmax(m, q)
-    lift(run.G, q, u)
-    return alpha, w, m, q, u, log_slope, report
-
-
-@_algorithm(max_iter=1000)
 def gradient_descent(
     G: GramLike,
     *,
     step: float = 1.0,
     loss: str = "exp",
+    max_iter: int = 1000,
     **options: Unpack[RunOptions],
 ) -> Result:
     """Follow gradient descent, and see how much of the maximum margin it has at each checkpoint.
@@ -7190,10 +7202,15 @@ def gradient_descent(
 
     Parameters
     ----------
+    G : array, shape (n, n), or representation
+        Signed Gram matrix.
     step : float
         Step length in units of 1/s, above 0.
     loss : {"exp", "logistic"}
         l(z) = e^z, or l(z) = ln(1 + e^z).
+    max_iter : int
+        Largest number of updates in this call.
+    **options : RunOptions
 
     See Also
     --------
@@ -7212,40 +7229,43 @@ def gradient_descent(
     """
     logistic = _choice(loss, "loss", ("exp", "logistic")) == "logistic"
     step = _number(step, "step")
-    run = prepare(G, free_intercept=not logistic, **options)
-    state = _zero_state(run, logistic)
-    parameters = logistic, _RISK, step / run.scale
-    return drive(run, _gradient_loop, state, parameters=parameters, report=state[-1])
+    G, scale = _representation(G)
+    return drive(
+        G,
+        _gradient_loop,
+        tuple(np.zeros((4, len(G)))),
+        lambda alpha, m, q, Gq: (alpha, alpha, m, m),
+        (logistic, _free_signs(G), step / scale),
+        max_iter=max_iter,
+        takes_free=not logistic,
+        **options,
+    )
 
 
 @njit(cache=_CACHE)
-def _unit_step_loop(G, k, until, alpha, m, q, u, image, report, schedule, step):
-    """alpha <- alpha + theta_k q / ||q||_G and m = G alpha alike; ||q||_G takes the product image = G q."""
+def _normalized_loop(G, k, until, alpha, m, q, Gq, y, by_norm, decay, step):
+    """alpha <- alpha + theta_k q, or alpha + theta_k q / ||q||_G, and m = G alpha alike."""
     while k < until:
-        _softmax(m, q)
-        lift(G, q, u)
-        margins(G, u, image)
-        norm2 = square(G, q, u, image)
-        if schedule == _SQRT:
-            norm2 *= k + 1.0
-        theta = 0.0
-        if norm2 > 0.0:  # a gradient of 0 moves nothing
-            theta = step / math.sqrt(norm2)
+        _loss_weights(m, False, 0.0, y, q)
+        product(G, q, Gq)
+        theta = step / (k + 1.0) ** decay
+        if by_norm:
+            norm2 = _dot(q, Gq)
+            # A gradient of 0 moves nothing.
+            theta = theta / math.sqrt(norm2) if norm2 > 0.0 else 0.0
         _combine(1.0, alpha, theta, q)
-        _combine(1.0, m, theta, image)
+        _combine(1.0, m, theta, Gq)
         k += 1
-        if _meets(k, until, alpha, m, report):
-            return k, CERTIFIED
-    return k, RUNNING
+    return k
 
 
-@_algorithm(max_iter=1000)
 def normalized_gradient_descent(
     G: GramLike,
     *,
     step: float = 1.0,
     schedule: str = "constant",
     divide_by: str = "risk",
+    max_iter: int = 1000,
     **options: Unpack[RunOptions],
 ) -> Result:
     """Follow gradient descent with normalised steps, and see how much of the maximum margin it has.
@@ -7257,6 +7277,8 @@ def normalized_gradient_descent(
 
     Parameters
     ----------
+    G : array, shape (n, n), or representation
+        Signed Gram matrix.
     step : float
         Step length in units of 1/s, or of 1/sqrt(s) with divide_by="norm"; above 0.
     schedule : {"constant", "sqrt"}
@@ -7264,6 +7286,9 @@ def normalized_gradient_descent(
         with ln t / sqrt t (Nacson et al. 2018, who divide by the norm).  With divide_by="norm", s is sqrt(s) here.
     divide_by : {"risk", "norm"}
         The gradient with respect to f is -R g, g = sum_i q_i y_i phi(x_i); its norm is R ||q||_G.
+    max_iter : int
+        Largest number of updates in this call.
+    **options : RunOptions
 
     See Also
     --------
@@ -7289,86 +7314,65 @@ def normalized_gradient_descent(
     >>> round(fm.normalized_gradient_descent(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1])).lower, 2)
     0.92
     """
-    schedules = {"constant": _CONSTANT, "sqrt": _SQRT}
-    schedule = schedules[_choice(schedule, "schedule", tuple(schedules))]
+    decays = {"constant": _CONSTANT, "sqrt": _SQRT}
+    decay = decays[_choice(schedule, "schedule", tuple(decays))]
     by_norm = _choice(divide_by, "divide_by", ("risk", "norm")) == "norm"
     step = _number(step, "step")
-    run = prepare(G, free_intercept=not by_norm, **options)
-    state = _zero_state(run, False)
-    alpha, _, m, q, u, _, report = state
-    if not by_norm:
-        parameters = False, schedule, step / run.scale
-        return drive(run, _gradient_loop, state, parameters=parameters, report=report)
-    state = alpha, m, q, u, np.zeros_like(m), report
-    parameters = schedule, step / math.sqrt(run.scale)
-    return drive(run, _unit_step_loop, state, parameters=parameters, report=report)
+    G, scale = _representation(G)
+    return drive(
+        G,
+        _normalized_loop,
+        tuple(np.zeros((4, len(G)))),
+        lambda alpha, m, q, Gq: (alpha, alpha, m, m),
+        (_free_signs(G), by_norm, decay, step / (math.sqrt(scale) if by_norm else scale)),
+        max_iter=max_iter,
+        takes_free=not by_norm,
+        **options,
+    )
 
 
 @njit(cache=_CACHE)
-def _momentum_step(x, g, q, beta, step):
-    """g <- beta (g + q), x <- x + step (g + q)."""
-    for i in range(x.size):
+def _momentum_step(alpha, g, m, gm, q, Gq, beta, step):
+    """g <- beta (g + q), alpha <- alpha + step (g + q), and their products gm and m alike."""
+    for i in range(m.size):
         g[i] = beta * (g[i] + q[i])
-        x[i] += step * (g[i] + q[i])
+        gm[i] = beta * (gm[i] + Gq[i])
+        alpha[i] += step * (g[i] + q[i])
+        m[i] += step * (gm[i] + Gq[i])
+
+
+@njit(cache=_CACHE, fastmath=_FAST)
+def _square_of_mean(g, q, gm, Gq):
+    """Return ||p||_G^2 of p = (g + q) / ||g + q||_1."""
+    total = 0.0
+    norm2 = 0.0
+    for i in range(g.size):
+        total += g[i] + q[i]
+        norm2 += (g[i] + q[i]) * (gm[i] + Gq[i])
+    return norm2 / (total * total)
 
 
 @njit(cache=_CACHE)
-def _momentum_loop(
-    G, k, until, alpha, g, q, w, gw, u, m, move, report, logistic, shift, step, eps, blurs
-):
-    """Move alpha by step (g + q), and its coordinates w by step (gw + u), where gw = Z'g and u = Z'q.
-
-    m are the margins of the current w, and q = softmax(-m).  ``move`` is the last move g + q, which as a mixture is
-    nu_{k-1}.  The report is about alpha and this move, since its margins take no product: they are what m gained by
-    it, over the step.  At ||p||_G <= eps for its p the run halts.
-    """
-    while True:
-        # 1. Halt if the last move is a certificate; the report has ||move||_1 and ||move||_G^2.
-        move_total = report[_DUAL_TOTAL]
-        bound = eps * move_total
-        if bound > 0.0 and report[_DUAL_NORM2] <= bound**2:
-            blur, root = blurs
-            move_blurs = (blur * move_total**2, root * move_total)
-            if _is_small(G, move.v, move.w, move.m, bound, move_blurs):
-                return k, INFEASIBLE
-        if k >= until:
-            return k, RUNNING
-        # 2. Make the move.  For a report keep it, and the margins before it.
-        reports = k + 1 >= until or report[_TARGET] > 0.0 or eps > 0.0
+def _momentum_loop(G, k, until, alpha, g, m, gm, q, Gq, logistic, shift, y, step, goal):
+    """ji21, Algorithm 1; m = G alpha, gm = G g, and q belongs to m.  It halts at ||p_k||_G^2 <= goal."""
+    while k < until:
+        if goal > 0.0 and _square_of_mean(g, q, gm, Gq) <= goal:
+            return k
         beta = k / (k + 1.0)
-        _momentum_step(alpha, g, q, beta, step)
-        _momentum_step(w, gw, u, beta, step)
-        if reports:
-            _copy(g, move.v)
-            _copy(gw, move.w)
-            _combine(1.0, move.v, 1.0, q)
-            _combine(1.0, move.w, 1.0, u)
-            _copy(m, move.m)
-        _dual_pass(G, w, logistic, shift, m, q, u)
+        _momentum_step(alpha, g, m, gm, q, Gq, beta, step)
+        _loss_weights(m, logistic, shift, y, q)
+        product(G, q, Gq)
         k += 1
-        # 3. Report.  m and the margins before it err in proportion to ||alpha||_1, and so does their difference.
-        if reports:
-            _combine(-1.0 / step, move.m, 1.0 / step, m)
-            total = _total(alpha)
-            if _closes(
-                report,
-                least=_least(m),
-                norm2=square(G, alpha, w, m),
-                total=total,
-                dual_norm2=square(G, move.v, move.w, move.m),
-                dual_total=_total(move.v),
-                reach=2.1 * total / step,
-            ):
-                return k, CERTIFIED
+    return k
 
 
-@_algorithm(max_iter=1000)
 def momentum(
     G: GramLike,
     *,
     loss: str = "exp",
     shifted: bool = True,
     eps: float = 0.0,
+    max_iter: int = 1000,
     **options: Unpack[RunOptions],
 ) -> Result:
     """Find the maximum margin by products with G alone, one in an iteration.
@@ -7377,19 +7381,23 @@ def momentum(
 
         g_t = beta_t (g_{t-1} + Z' q_t),   w_{t+1} = w_t + theta (g_t + Z' q_t),   q_{t+1} = softmax(-Z w_{t+1})
 
-    with w_0 = g_{-1} = 0, q_0 = 1/n, beta_t = t/(t+1), theta = 1/s.  p is the dual iterate p_t (mu_t in the paper), for
-    which Z' p_t = 2 g_t/t.  Where eps or tol ends the run, and at checkpoints whose bounds take no product, p is the
-    weights nu_{t-1} of the last move, whose norm is known: Z' nu_t is g_t + Z' q_t, divided by its sum of weights.
+    with w_0 = g_{-1} = 0, q_0 = 1/n, beta_t = t/(t+1), theta = 1/s.  p is the dual iterate p_t (mu_t in the paper):
+    Z' p_t is g_{t-1} + Z' q_t, divided by its sum of weights.
 
     Parameters
     ----------
+    G : array, shape (n, n), or representation
+        Signed Gram matrix.
     loss : {"exp", "logistic"}
         "logistic" takes q_t = grad psi, psi = l^{-1}(sum l), l(z) = ln(1 + e^z), at margins larger by ln n, and
         theta = (1 - 1/e)/s; q_t is then not normalised, and p_t is divided by its sum (section 5.1).
     shifted : bool
         False is section 5.1 as it is printed: the logistic loss at the margins themselves, theta = 1/(n s).
     eps : float
-        Stop as "infeasible" at ||p||_G <= eps: no margin above eps exists.  It is absolute; 0 never stops.
+        Stop as "infeasible" at ||p_t||_G <= eps: no margin above eps exists.  It is absolute; 0 never stops.
+    max_iter : int
+        Largest number of updates in this call.
+    **options : RunOptions
 
     See Also
     --------
@@ -7405,9 +7413,8 @@ def momentum(
         margin(w_t) >= rho - 4 ln(n) / (rho t (t+3))                        if rho > 0
         rho+^2 <= ||p_t||_G^2 <= rho+^2 + 8 ln(n) / (t+1)^2                 always          (Theorem 3.1)
 
-    If rho <= 0, eps > 0 ends the run within max(1, sqrt(8 s ln n) / eps) iterations, as it is compared with the moves
-    nu_t (proof: "Momentum without a separator" there).  With loss="logistic", shifted, and b = e/(e-1) in place of the
-    n of section 5.1,
+    So if rho <= 0, eps > 0 ends the run within sqrt(8 s ln n) / eps iterations.  With loss="logistic", shifted, and
+    b = e/(e-1) in place of the n of section 5.1,
 
         margin(w_t) >= rho - 4 b ln((e-1) n) / (rho t (t+3))                if rho > 0,
 
@@ -7425,60 +7432,62 @@ def momentum(
     """
     logistic = _choice(loss, "loss", ("exp", "logistic")) == "logistic"
     eps = _number(eps, "eps", closed=True)
-    run = prepare(G, free_intercept=not logistic, **options)
-    n, dimension = run.G.shape()
-    step = 1.0 / run.scale
+    G, scale = _representation(G)
+    n = len(G)
+    y = _free_signs(G)
+    shift = math.log(n) if shifted else 0.0
+    step = 1.0 / scale
     if logistic:
         step *= -math.expm1(-1.0) if shifted else 1.0 / n
-    shift = math.log(n) if shifted else 0.0
-    alpha, w, m, q, u, _, report = _zero_state(run, logistic, shift)
-    g = np.zeros(n)
-    gw = np.zeros(dimension)
-    move = _Point(*map(np.zeros, (n, dimension, n)))
-
-    def dual_iterate(alpha, g, q, *_):
-        return alpha, _weights(g + q)
-
-    def last_move(alpha, g, q, w, gw, u, m, move, report):
-        return alpha, _weights(move.v)
-
+    alpha, g, m, gm, q, Gq = np.zeros((6, n))
+    _loss_weights(m, logistic, shift, y, q)
+    product(G, q, Gq)
     return drive(
-        run,
+        G,
         _momentum_loop,
-        (alpha, g, q, w, gw, u, m, move, report),
-        dual_iterate,
-        parameters=(logistic, shift, step, eps, _blurs(run)),
-        report=report,
-        reported=last_move,
-        by_square=True,
+        (alpha, g, m, gm, q, Gq),
+        lambda alpha, g, m, gm, q, Gq: (alpha, g + q, m, gm + Gq),
+        (logistic, shift, y, step, _goal(G, eps)),
+        max_iter=max_iter,
         eps=eps,
+        takes_free=not logistic,
+        **options,
     )
 
 
 @njit(cache=_CACHE)
-def _batch_perceptron_loop(G, k, until, alpha, total, hits, m, norm2, diagonal, step):
-    """Keep norm2[0] = ||w||^2, in ``total`` the sum of the iterates, in ``hits`` how often each row was taken."""
+def _batch_perceptron_loop(
+    G, k, until, alpha, m, total, total_m, hits, hits_m, norm2, column, diagonal, step
+):
+    """w_k = P(w_{k-1} + eta_k z_i); ``total`` is the sum of the iterates, ``hits`` counts the rows taken.
+
+    m, total_m and hits_m are their products with G, and norm2[0] = ||w||^2.
+    """
     while k < until:
         i = np.argmin(m)
         eta = step / math.sqrt(k + 1.0)
         norm2[0] += eta * (2.0 * m[i] + eta * diagonal[i])
         shrink = 1.0 / math.sqrt(max(1.0, norm2[0]))  # by rounding it may be below 0
         norm2[0] *= shrink * shrink
-        add_column(G, i, eta, m)
+        _scale(0.0, column)
+        add_column(G, i, 1.0, column)
         alpha[i] += eta
-        _scale(shrink, m)
+        _combine(1.0, m, eta, column)
         _scale(shrink, alpha)
+        _scale(shrink, m)
         _combine(1.0, total, 1.0, alpha)
+        _combine(1.0, total_m, 1.0, m)
         hits[i] += 1.0
+        _combine(1.0, hits_m, 1.0, column)
         k += 1
-    return k, RUNNING
+    return k
 
 
-@_algorithm(max_iter=1000)
 def batch_perceptron(
     G: GramLike,
     *,
     averaged: bool = True,
+    max_iter: int = 1000,
     **options: Unpack[RunOptions],
 ) -> Result:
     """Raise the least margin by one column of G in an iteration, that of the point which has it.
@@ -7491,8 +7500,13 @@ def batch_perceptron(
 
     Parameters
     ----------
+    G : array, shape (n, n), or representation
+        Signed Gram matrix.
     averaged : bool
         alpha is the sum of the iterates, so that lower is the margin of their average; or it is the last iterate.
+    max_iter : int
+        Largest number of updates in this call.
+    **options : RunOptions
 
     See Also
     --------
@@ -7507,16 +7521,24 @@ def batch_perceptron(
     >>> round(fm.batch_perceptron(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1])).lower, 2)
     0.92
     """
-    run = prepare(G, **options)
-    n = run.G.shape()[0]
-    alpha, total, hits, m = np.zeros((4, n))
+    G, scale = _representation(G)
+    n = len(G)
+
+    def solution(alpha, m, total, total_m, hits, hits_m, norm2, column):
+        if averaged:
+            return total, hits, total_m, hits_m
+        return alpha, hits, m, hits_m
+
+    *vectors, column = np.zeros((7, n))
     return drive(
-        run,
+        G,
         _batch_perceptron_loop,
-        (alpha, total, hits, m, np.zeros(1)),
-        lambda alpha, total, hits, *_: (total if averaged else alpha, _weights(hits)),
-        parameters=(run.G.diagonal(), 1.0 / math.sqrt(run.scale)),
+        (*vectors, np.zeros(1), column),
+        solution,
+        (G.diagonal(), 1.0 / math.sqrt(scale)),
+        max_iter=max_iter,
         products=lambda k: k / n,
+        **options,
     )
 
 
@@ -7543,34 +7565,27 @@ def _draw(m, uniform, weights):
 
 
 @njit(cache=_CACHE)
-def _sampling_loop(G, k, until, alpha, g, drawn, m, gm, column, report, uniforms, momentum, step):
-    """Do as `_momentum_loop`, with margins gm of g and ``column`` of ``drawn`` = e_i in place of coordinates.
-
-    ``uniforms`` are the random numbers of the iterations from k to ``until``.
-    """
-    first = k
+def _sampling_loop(G, k, until, alpha, g, m, gm, drawn, column, first, uniforms, momentum, step):
+    """ji21, section 4: `_momentum_loop` with ``drawn`` = e_i and ``column`` = G e_i for q and G q."""
     while k < until:
         i = _draw(m, uniforms[k - first], column)
         beta = k / (k + 1.0) if momentum else 0.0
         drawn[i] = 1.0
-        column[:] = 0.0
+        _scale(0.0, column)
         add_column(G, i, 1.0, column)
-        _momentum_step(alpha, g, drawn, beta, step)
-        _momentum_step(m, gm, column, beta, step)
+        _momentum_step(alpha, g, m, gm, drawn, column, beta, step)
         drawn[i] = 0.0
         k += 1
-        if _meets(k, until, alpha, m, report):
-            return k, CERTIFIED
-    return k, RUNNING
+    return k
 
 
-@_algorithm(max_iter=1000)
 def adaptive_sampling(
     G: GramLike,
     *,
     momentum: bool = True,
     step: float = 1.0,
     seed: int = 0,
+    max_iter: int = 1000,
     **options: Unpack[RunOptions],
 ) -> Result:
     """Find the maximum margin by one column of G in an iteration, drawn at random.
@@ -7581,12 +7596,17 @@ def adaptive_sampling(
 
     Parameters
     ----------
+    G : array, shape (n, n), or representation
+        Signed Gram matrix.
     momentum : bool
         beta_t = t/(t+1); or, if False, beta_t = 0, as in Theorem 4.1.
     step : float
         theta in units of 1/s, above 0.
     seed : int
         Seed of the samples, at least 0: the same seed gives the same run, on any number of threads.
+    max_iter : int
+        Largest number of updates in this call.
+    **options : RunOptions
 
     See Also
     --------
@@ -7620,22 +7640,21 @@ def adaptive_sampling(
     """
     step = _number(step, "step")
     seed = _count(seed, "seed")
-    run = prepare(G, **options)
-    n = run.G.shape()[0]
-
-    def parameters(k, until):
-        bits = np.random.PCG64(seed).advance(k).random_raw(until - k)
-        uniforms = (bits >> np.uint64(11)) * 2.0**-53
-        return uniforms, bool(momentum), step / run.scale
-
-    *state, report = map(np.zeros, (n, n, n, n, n, n, 7))
+    max_iter = _count(max_iter, "max_iter")
+    G, scale = _representation(G)
+    n = len(G)
+    first = _first_iteration(options)
+    bits = np.random.PCG64(seed).advance(first).random_raw(max_iter)
+    uniforms = (bits >> np.uint64(11)) * 2.0**-53
     return drive(
-        run,
+        G,
         _sampling_loop,
-        (*state, report),
-        parameters=parameters,
+        tuple(np.zeros((6, n))),
+        lambda alpha, g, m, gm, drawn, column: (alpha, alpha, m, m),
+        (first, uniforms, bool(momentum), step / scale),
+        max_iter=max_iter,
         products=lambda k: k / n,
-        report=report,
+        **options,
     )
 
 
@@ -7652,151 +7671,130 @@ _SCHEDULES = {
 }
 
 
-def _penalties(lam, lam0, steps):
-    """Return a function of (k, until): lambda_t = lam0 s(t) for t = k + 1 to ``until``; s by name, callable or array.
+def _bounds(lam, lam0, max_iter, options):
+    """Return the iteration t_0 at which the run starts, and 1 / lambda_t for t = t_0 + 1 to t_0 + max_iter.
 
-    An array holds the values of all steps.  A callable is asked as the run goes on.
+    lambda_t = lam0 s(t); s by name, callable, or array of all s(t) from t = 1 on.
     """
+    first = _first_iteration(options)
+    last = first + _count(max_iter, "max_iter")
     if isinstance(lam, str):
         schedule = _SCHEDULES[_choice(lam, "lam", tuple(_SCHEDULES))]
-        return lambda k, until: lam0 * schedule(np.arange(k + 1.0, until + 1.0))
-    if callable(lam):
-        return lambda k, until: (
-            lam0 * _nonnegative_values([float(lam(t)) for t in range(k + 1, until + 1)], k)
-        )
-    values = _numbers(lam, "lam")
-    if values.ndim != 1 or values.size < steps:
-        raise ValueError(
-            f"lam must hold a value for each of {steps} iterations; got shape {values.shape}"
-        )
-    values = _nonnegative_values(values[:steps], 0)
-    return lambda k, until: lam0 * values[k:until]
-
-
-def _nonnegative_values(values, k):
-    """Return s(t) for t = k + 1, k + 2, ... in double precision; refuse a negative one."""
-    values = np.array(values, dtype=np.float64)
+        values = schedule(np.arange(first + 1.0, last + 1.0))
+    elif callable(lam):
+        values = np.array([float(lam(t)) for t in range(first + 1, last + 1)])
+    else:
+        values = _numbers(lam, "lam")
+        if values.ndim != 1 or values.size < last:
+            raise ValueError(
+                f"lam must hold a value for each of {last} iterations; got shape {values.shape}"
+            )
+        values = values[first:last].astype(np.float64)
     wrong = np.flatnonzero(~(values >= 0.0))
     if wrong.size:
-        (i, *_) = wrong
-        raise ValueError(f"lam must be at least 0; at t = {k + i + 1} it is {values[i]:g}")
-    return values
+        i = wrong[0]
+        raise ValueError(f"lam must be at least 0; at t = {first + i + 1} it is {values[i]:g}")
+    with np.errstate(divide="ignore", over="ignore", under="ignore"):
+        return first, 1.0 / (_number(lam0, "lam0") * values)
 
 
 @njit(cache=_CACHE)
-def _projected_step(alpha, previous, z, m, step, bound):
-    """previous <- alpha, alpha <- clip(z + step (1 - m), 0, bound); returns <z - alpha, alpha - previous>."""
+def _projected_step(z, mz, step, bound, alpha):
+    """alpha <- clip(z + step (1 - mz), 0, bound); return <z - alpha, alpha - the alpha before>."""
     uphill = 0.0
     for i in range(z.size):
-        previous[i] = alpha[i]
-        alpha[i] = min(max(z[i] + step * (1.0 - m[i]), 0.0), bound)
-        uphill += (z[i] - alpha[i]) * (alpha[i] - previous[i])
+        before = alpha[i]
+        alpha[i] = min(max(z[i] + step * (1.0 - mz[i]), 0.0), bound)
+        uphill += (z[i] - alpha[i]) * (alpha[i] - before)
     return uphill
 
 
 @njit(cache=_CACHE)
 def _extrapolate(alpha, previous, inertia, z):
-    """z <- alpha + inertia (alpha - previous)."""
+    """z <- alpha + inertia (alpha - previous), and then previous <- alpha."""
     for i in range(z.size):
         z[i] = alpha[i] + inertia * (alpha[i] - previous[i])
+        previous[i] = alpha[i]
+
+
+def _descent_step(G, step, options):
+    """Return the step with the products that it took to find it, as an array, and the seconds.
+
+    Without a step it is a little less than 1 / ||G||_op.  A run that goes on takes the one of its start.
+    """
+    if step is not None:
+        return np.array([_number(step, "step"), 0.0]), 0.0
+    if options.get("start") is not None:
+        return np.zeros(2), 0.0
+    G @ np.zeros(len(G))  # compiles, outside the clock
+    begin = time.perf_counter()
+    norm, products = _operator_norm(G)
+    return np.array([1.0 / norm, products]), time.perf_counter() - begin
 
 
 @njit(cache=_CACHE)
-def _hinge_descent_loop(
+def _diagonal_loop(G, k, until, alpha, m, found, first, bounds, step):
+    """apidopoulos22, Algorithm 1, in alpha = -u; m = G alpha, and bounds are the 1 / lambda_t from t = first + 1 on.
+
+    found[0] is the step, unless this run has one of its own, above 0.
+    """
+    if step == 0.0:
+        step = found[0]
+    while k < until:
+        _projected_step(alpha, m, step, bounds[k - first], alpha)
+        product(G, alpha, m)
+        k += 1
+    return k
+
+
+@njit(cache=_CACHE)
+def _inertial_loop(
     G,
     k,
     until,
     alpha,
     previous,
-    z,
-    w,
     m,
-    image,
-    largest,
+    previous_m,
+    z,
+    mz,
     age,
-    report,
-    setup,
+    found,
+    first,
     bounds,
     step,
     accel,
     restart,
 ):
-    """Iterate the paper's Algorithm 1 or 2 in alpha = -u.
+    """apidopoulos22, Algorithm 2, in alpha = -u; arguments as of `_diagonal_loop`.
 
-    bounds        1 / lambda_t of the steps t = k + 1 to ``until``: step t keeps alpha in [0, 1 / lambda_t]
-    previous      alpha one step ago
-    z, m          the point that the next step is taken from, and G z
-    image         G alpha, which follows from G z and the G alpha of one step ago
-    largest[0]    the largest ||alpha||_1 so far, to which the errors of image are in proportion
-    age[0]        the steps since the last restart
-    setup[0]      the step, where ``step`` is 0
-    accel         the paper's alpha, of the inertia t / (t + accel); inf is the method without inertia
+    ``previous`` is alpha one step ago, z the point that the step is taken from; m, previous_m and mz are their products
+    with G.  age[0] counts the steps from the last restart.
     """
     if step == 0.0:
-        step = setup[0]
-    first = k
+        step = found[0]
     while k < until:
-        uphill = _projected_step(alpha, previous, z, m, step, bounds[k - first]) > 0.0
-        age[0] = 0 if restart and uphill else age[0] + 1
-        inertia = 0.0
-        if age[0] > 0:
-            inertia = (age[0] + 1.0) / (age[0] + 1.0 + accel)
+        age[0] += 1.0
+        inertia = age[0] / (age[0] + accel)
         _extrapolate(alpha, previous, inertia, z)
-        lift(G, z, w)
-        margins(G, w, m)
-        _combine(inertia / (1.0 + inertia), image, 1.0 / (1.0 + inertia), m)
+        _extrapolate(m, previous_m, inertia, mz)
+        uphill = _projected_step(z, mz, step, bounds[k - first], alpha)
+        product(G, alpha, m)
+        if restart and uphill > 0.0:
+            age[0] = 0.0
+            _copy(alpha, previous)
+            _copy(m, previous_m)
         k += 1
-        total = _total(alpha)
-        largest[0] = max(largest[0], total)
-        if k >= until or report[_TARGET] > 0.0:
-            norm2 = _dot(alpha, image)
-            reach = 3.0 * largest[0]  # ||z||_1 <= reach
-            if _closes(report, _least(image), norm2, reach, norm2, total, reach):
-                return k, CERTIFIED
-    return k, RUNNING
+    return k
 
 
-def _hinge_descent(G, lam, lam0, accel, restart, step, options):
-    """Run diagonal_descent or inertial_diagonal_descent."""
-    step = 0.0 if step is None else _number(step, "step")
-    lam0 = _number(lam0, "lam0")
-    run = prepare(G, **options)
-    penalties = _penalties(lam, lam0, int(run.checkpoints[-1]))
-    n, dimension = run.G.shape()
-    setup = np.array([step, 0.0])  # the step, and the products that it took to find it
-    spent = 0.0
-    if step == 0.0 and run.start is None:
-        _squares_and_margins(run.G, run.scale, np.full(n, 1.0 / n))  # compiles, outside the clock
-        begin = time.perf_counter()
-        norm, products = _operator_norm(run.G)
-        setup[:] = (1.0 / norm, products)
-        spent = time.perf_counter() - begin
-    vectors = map(np.zeros, (n, n, n, dimension, n, n))
-    report = np.zeros(7)
-
-    def parameters(k, until):
-        with np.errstate(divide="ignore", over="ignore"):
-            bounds = 1.0 / penalties(k, until)
-        return bounds, step, accel, restart
-
-    return drive(
-        run,
-        _hinge_descent_loop,
-        (*vectors, np.zeros(1), np.zeros(1), report, setup),
-        parameters=parameters,
-        report=report,
-        products=lambda k: setup[1] + k,
-        spent=spent,
-    )
-
-
-@_algorithm(max_iter=1000)
 def diagonal_descent(
     G: GramLike,
     *,
     lam: Callable[[Any], Any] | ArrayLike = "1/t",
     lam0: float = 1.0,
     step: float | None = None,
+    max_iter: int = 1000,
     **options: Unpack[RunOptions],
 ) -> Result:
     """Descend on the hinge loss towards the maximum margin; stop early where labels may be wrong.
@@ -7810,6 +7808,8 @@ def diagonal_descent(
 
     Parameters
     ----------
+    G : array, shape (n, n), or representation
+        Signed Gram matrix.
     lam : str, callable or array
         s(t) in lambda_t = lam0 s(t): "1/log(1+t)", "1/sqrt(t)", "1/t", "1/t^2", "2^-t", a callable of t, or an array
         with s(t) at [t - 1].  It must not be negative; 0 leaves u without a lower bound.
@@ -7818,6 +7818,9 @@ def diagonal_descent(
     step : float, optional
         gamma itself, not in units of 1/s.  By default that of ``start``, or a little less than 1/||G||_op, the inverse
         of the largest eigenvalue of G; at most 64 products find it, which the trace counts as spent before iteration 0.
+    max_iter : int
+        Largest number of updates in this call.
+    **options : RunOptions
 
     See Also
     --------
@@ -7845,10 +7848,23 @@ def diagonal_descent(
     >>> result.status, round(result.lower, 6)
     ('certified', 0.92388)
     """
-    return _hinge_descent(G, lam, lam0, math.inf, False, step, options)
+    G, _ = _representation(G)
+    first, bounds = _bounds(lam, lam0, max_iter, options)
+    found, spent = _descent_step(G, step, options)
+    alpha, m = np.zeros((2, len(G)))
+    return drive(
+        G,
+        _diagonal_loop,
+        (alpha, m, found),
+        lambda alpha, m, found: (alpha, alpha, m, m),
+        (first, bounds, step or 0.0),
+        max_iter=max_iter,
+        products=lambda k: found[1] + k,
+        spent=spent,
+        **options,
+    )
 
 
-@_algorithm(max_iter=1000)
 def inertial_diagonal_descent(
     G: GramLike,
     *,
@@ -7857,6 +7873,7 @@ def inertial_diagonal_descent(
     accel: float = 10.0,
     step: float | None = None,
     restart: bool = False,
+    max_iter: int = 1000,
     **options: Unpack[RunOptions],
 ) -> Result:
     """Descend as `diagonal_descent` does, with inertia.
@@ -7871,6 +7888,8 @@ def inertial_diagonal_descent(
 
     Parameters
     ----------
+    G : array, shape (n, n), or representation
+        Signed Gram matrix.
     lam, lam0 : str, callable or array, and float
         lambda_t = lam0 s(t), as in `diagonal_descent`.
     accel : float
@@ -7880,6 +7899,9 @@ def inertial_diagonal_descent(
     restart : bool
         Begin anew from u_t, with t counted from 1 again and no inertia at first, where inertia led uphill:
         <z_t - u_t, u_t - u_{t-1}> > 0.  False is the paper's.
+    max_iter : int
+        Largest number of updates in this call.
+    **options : RunOptions
 
     See Also
     --------
@@ -7917,8 +7939,21 @@ def inertial_diagonal_descent(
     ('certified', 0.924)
     """
     accel = _number(accel, "accel")
-    restart = bool(restart)
-    return _hinge_descent(G, lam, lam0, accel, restart, step, options)
+    G, _ = _representation(G)
+    first, bounds = _bounds(lam, lam0, max_iter, options)
+    found, spent = _descent_step(G, step, options)
+    vectors = np.zeros((6, len(G)))
+    return drive(
+        G,
+        _inertial_loop,
+        (*vectors, np.zeros(1), found),
+        lambda alpha, previous, m, *_: (alpha, alpha, m, m),
+        (first, bounds, step or 0.0, accel, bool(restart)),
+        max_iter=max_iter,
+        products=lambda k: found[1] + k,
+        spent=spent,
+        **options,
+    )
 
 
 @njit(cache=_CACHE)
@@ -7929,25 +7964,23 @@ def _penalised_step(alpha, m, shrink, gain):
 
 
 @njit(cache=_CACHE)
-def _homotopic_loop(G, k, until, alpha, w, m, a, b, scale):
-    """Iterate alpha <- (1 - eta_t lambda_t) alpha + (eta_t / n) [m < 1]; step is s eta_t, penalty lambda_t / s."""
+def _homotopic_loop(G, k, until, alpha, m, a, b, scale):
+    """alpha <- (1 - eta_t lambda_t) alpha + (eta_t / n) [m < 1], m = G alpha; step is s eta_t, penalty lambda_t / s."""
     while k < until:
-        t = k + 1.0
-        step = t**-b
-        penalty = t**-a
-        lift(G, alpha, w)
-        margins(G, w, m)
+        step = (k + 1.0) ** -b
+        penalty = (k + 1.0) ** -a
         _penalised_step(alpha, m, 1.0 - step * penalty, step / (m.size * scale))
+        product(G, alpha, m)
         k += 1
-    return k, RUNNING
+    return k
 
 
-@_algorithm(max_iter=1000)
 def homotopic_subgradient(
     G: GramLike,
     *,
     a: float = 0.25,
     b: float = 0.5,
+    max_iter: int = 1000,
     **options: Unpack[RunOptions],
 ) -> Result:
     """Take subgradient steps on the hinge loss under a vanishing penalty, for comparison with `diagonal_descent`.
@@ -7961,8 +7994,13 @@ def homotopic_subgradient(
 
     Parameters
     ----------
+    G : array, shape (n, n), or representation
+        Signed Gram matrix.
     a, b : float
         Exponents above 0 with a + b <= 1, so that the shrinkage sums to infinity.
+    max_iter : int
+        Largest number of updates in this call.
+    **options : RunOptions
 
     See Also
     --------
@@ -7986,10 +8024,16 @@ def homotopic_subgradient(
     b = _number(b, "b")
     if a + b > 1.0:
         raise ValueError(f"a + b must be at most 1; got {a:g} + {b:g}")
-    run = prepare(G, **options)
-    n, dimension = run.G.shape()
-    state = (np.zeros(n), np.zeros(dimension), np.zeros(n))
-    return drive(run, _homotopic_loop, state, parameters=(a, b, run.scale))
+    G, scale = _representation(G)
+    return drive(
+        G,
+        _homotopic_loop,
+        tuple(np.zeros((2, len(G)))),
+        lambda alpha, m: (alpha, alpha, m, m),
+        (a, b, scale),
+        max_iter=max_iter,
+        **options,
+    )
 
 
 # ------------------------------------------------------------------------------------------------------
