@@ -5908,7 +5908,8 @@ class RunOptions(_Options, total=False):
         Keep alpha at every checkpoint, in Result.iterates.
     callback : callable, optional
         Called at every checkpoint with a partial Result, which it may keep and change; its status is "running" until
-        the last.  If it returns True, the run ends as "stopped".
+        the last.  A run that turns out to end at its last checkpoint calls again.  If the callback returns True, the
+        run ends as "stopped".
     start : Result, optional
         Go on from this Result, a partial one included, of the same algorithm on the same G, which is not checked: T1
         iterations and then T2 are T1 + T2, bit for bit.  Other options are those of this call.  `max_margin` also takes
@@ -6089,7 +6090,7 @@ def drive(
         rows.append((k, products(k), seconds, bounds.lower, bounds.upper))
         if keep_iterates and not stands:
             iterates.append(alpha.copy())
-        if callback is not None and not stands:
+        if callback is not None:
             answer = callback(result(status))
             stops = isinstance(answer, (bool, np.bool_)) and answer
             if stops and status == "running":
@@ -6696,20 +6697,20 @@ def _snkp_loop(G, k, until, alpha, m, p, Gp, q, Gq, center, mu0, goal, floor, pr
 
 @njit(cache=_CACHE)
 def _isnkpvn_loop(
-    G, k, until, alpha, m, p, Gp, q, Gq, center, length, age, mu0, eps, gamma, goal, floor, prox
+    G, k, until, alpha, m, p, Gp, q, Gq, center, length, age, mu0, eps, gamma, share, floor, prox
 ):
     """ramdas14, Algorithm 7: calls of SNKPVN, the prox of a call centred at its start, of ||center||_G = length[0].
 
-    The present call is in iteration age[0].  Where it has ||p||_G < delta, the next one begins, unless delta < eps.
+    The present call is in iteration age[0].  Where it has ||p||_G < delta, the next one begins; at a delta < eps the
+    run halts, with room for rounding: at ||p||_G^2 <= share delta^2.
     """
     while k < until and not _exceeds(m, _floor_at(floor, k, 1.0)):
         norm2 = max(_dot(p, Gp), 0.0)
         delta = max(length[0], eps) / gamma
-        is_short = norm2 < delta * delta
-        if is_short and delta < eps and norm2 <= goal:
+        if delta < eps and norm2 <= share * delta * delta:
             return k
         theta = 2.0 / (age[0] + 3.0)
-        if is_short and delta >= eps:
+        if delta >= eps and norm2 < delta * delta:
             length[0] = math.sqrt(norm2)
             age[0] = -1
             theta = 1.0
@@ -6901,8 +6902,7 @@ def isnkpvn(
     G : array, shape (n, n), or representation
         Signed Gram matrix.
     eps : float, optional
-        Stop as "infeasible" at ||p||_G < delta_t, once delta_t < eps, or at a checkpoint with ||p||_G <= eps; absolute
-        and above 0; by default 1e-6 sqrt(s).
+        Stop as "infeasible" at ||p||_G < delta_t, once delta_t < eps; absolute and above 0; by default 1e-6 sqrt(s).
     gamma : float
         Factor by which delta_t falls from call to call, above 1.
     prox : {"l2", "entropy"}
@@ -6948,14 +6948,20 @@ def isnkpvn(
     mu0 = 2.0 * s if prox == _ENTROPY else 2.0 * n * s
     alpha, m, *others = _begin_smoothed(G, center, mu0, prox)
     length = np.array([math.sqrt(max(_dot(center, m), 0.0))])
+
+    def last_delta(p):
+        """Return the delta of the present call if it is the last one, else 0."""
+        delta = max(length[0], eps) / gamma
+        return delta if delta < eps else 0.0
+
     return drive(
         G,
         _isnkpvn_loop,
         (alpha, m, *others, center, length, np.zeros(1, np.int64)),
         _alpha_and_p,
-        (mu0, eps, gamma, _goal(G, eps), _floor(G), prox),
+        (mu0, eps, gamma, _goal(G, eps / gamma) * (gamma / eps) ** 2, _floor(G), prox),
         max_iter=max_iter,
-        eps=eps,
+        eps=last_delta,
         separates=True,
         products=lambda k: k + 2.0,
         **options,

@@ -260,10 +260,10 @@ def nkp(Z, stop="separated"):
         k += 1
 
 
-def von_neumann(Z, eps, stop=None):
+def von_neumann(Z, eps, stop=None, start=None):
     G = gram(Z)
     n = len(Z)
-    p = np.full(n, 1 / LONG(n))
+    p = np.full(n, 1 / LONG(n)) if start is None else np.eye(n, dtype=LONG)[start]
     while True:
         m = G @ p
         ends = "separated" if stop and m.min() > 0 else "infeasible" if p @ m <= eps**2 else ""
@@ -277,67 +277,31 @@ def von_neumann(Z, eps, stop=None):
             p = p + min(max(-(direction @ m) / curvature, 0), 1) * direction
 
 
-def solved(A, b):
-    """A^-1 b in extended precision, by refinement."""
-    inverse = np.linalg.inv(A.astype(float))
-    x = np.zeros(len(b), LONG)
-    for _ in range(6):
-        x = x + inverse @ (b - A @ x)
-    return x
-
-
-def affine_minimizer(K):
-    """The p of sum 1, of either sign, of least p'Kp."""
-    q = solved(K + K.diagonal().max(), np.ones(len(K), LONG))
-    return q / q.sum()
-
-
-def exchanged(G, p, j, a, toward, away):
-    """p after an exact step of Frank-Wolfe towards e_j, away from e_a, or both."""
-    direction = toward * (np.eye(len(G))[j] - p * (not away)) + away * (
-        p * (not toward) - np.eye(len(G))[a]
-    )
-    most = 1 if not away else p[a] if toward else p[a] / (1 - p[a])
-    curvature = direction @ G @ direction
-    t = min(max(-(direction @ G @ p) / curvature, 0), most) if curvature > 0 else 0
-    p = p + t * direction
-    p[a] = 0 if away and t == most else p[a]
-    return p
-
-
-def corrected(G, p, j):
-    """p after Wolfe's minor cycles with j added to its points."""
-    active = np.union1d(np.flatnonzero(p > 0), [j])
-    while True:
-        q = np.zeros(len(p), LONG)
-        q[active] = affine_minimizer(G[np.ix_(active, active)])
-        falling = active[q[active] < 0]
-        if falling.size == 0:
-            return q
-        reach = p[falling] / (p[falling] - q[falling])
-        p = p + reach.min() * (q - p)
-        active = np.setdiff1d(active, falling[np.argmin(reach)])
-        p[np.setdiff1d(range(len(p)), active)] = 0
-
-
-def frank_wolfe(Z, eps, variant="corrected", stop=None):
+def frank_wolfe(Z, eps, variant="pairwise", stop=None):
     G = gram(Z)
     n = len(Z)
-    p = np.eye(n, dtype=LONG)[np.argmax(G.diagonal() <= (1 + 1e-9) * G.diagonal().min())]
+    start = np.argmax(G.diagonal() <= (1 + 1e-9) * G.diagonal().min())
+    if variant == "plain":
+        yield from von_neumann(Z, eps, stop, start)
+        return
+    p = np.eye(n, dtype=LONG)[start]
     while True:
         m = G @ p
-        size = p @ m
-        j = int(np.argmin(m))
-        a = int(np.argmax(np.where(p > 0, m, -np.inf)))
-        ends = "separated" if stop and m.min() > 0 else "infeasible" if size <= eps**2 else ""
+        ends = "separated" if stop and m.min() > 0 else "infeasible" if p @ m <= eps**2 else ""
         yield p, p, ends
         if ends:
             return
-        if variant == "corrected":
-            p = corrected(G, p, j)
-        else:
-            toward = variant == "pairwise" or size - m[j] >= m[a] - size
-            p = exchanged(G, p, j, a, toward, variant == "pairwise" or not toward)
+        p = exchanged(G, p, int(np.argmin(m)), int(np.argmax(np.where(p > 0, m, -np.inf))))
+
+
+def exchanged(G, p, j, a):
+    """p after an exact pairwise step of Frank-Wolfe."""
+    direction = np.eye(len(G))[j] - np.eye(len(G))[a]
+    curvature = direction @ G @ direction
+    t = min(max(-(direction @ G @ p) / curvature, 0), p[a]) if curvature > 0 else 0
+    new = p + t * direction
+    new[a] = 0 if t == p[a] else new[a]
+    return new
 
 
 def smoothed(Z, prox, q=None, delta=-1.0, gamma=None, eps=None, stop="separated"):

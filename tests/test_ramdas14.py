@@ -75,17 +75,17 @@ class Record(NamedTuple):
 
 def record(name, G, max_iter, **own):
     """All iterates; p_k can be seen by a callback alone."""
-    seen = []
+    seen = {}
     result = run(
         name,
         G,
         max_iter=max_iter,
         trace_at=range(max_iter + 1),
         keep_iterates=True,
-        callback=lambda r: seen.append((r.alpha, r.p, r.lower, r.upper, r.status)),
+        callback=lambda r: seen.update({r.n_iter: (r.alpha, r.p, r.lower, r.upper, r.status)}),
         **own,
     )
-    alpha, p, lower, upper, status = zip(*seen, strict=True)
+    alpha, p, lower, upper, status = zip(*seen.values(), strict=True)
     assert np.array_equal(result.trace["iteration"], np.arange(result.n_iter + 1))
     assert np.array_equal(result.iterates, np.array(alpha))
     assert np.array_equal(result.trace["lower"], lower) and np.array_equal(
@@ -104,7 +104,7 @@ ALGORITHMS = ("perceptron", "nkp", "von_neumann", "frank_wolfe", "snkp", "snkpvn
 OURS = [name for name in CALLS if algorithm_of(name) in ALGORITHMS]
 SMOOTHED = [name for name in OURS if CALLS[name].cost == "product"]
 COLUMNS = [name for name in OURS if CALLS[name].cost == "column"]
-ACTIVE = [name for name in OURS if algorithm_of(name) == "frank_wolfe"]
+VERTEX = [name for name in OURS if algorithm_of(name) == "frank_wolfe"]
 
 
 def twin_of(name, Z, steps, **own):
@@ -231,100 +231,47 @@ def test_von_neumann_line_search_is_exact(name, kind):
             assert squares[k + 1] <= (points * points).sum(axis=1).min() + 40 * EPS * s
 
 
-# --- Frank-Wolfe with an active set ---------------------------------------------------------------------
+# --- Frank-Wolfe from a vertex --------------------------------------------------------------------------
 
 
 @rotate(
     "name, kind",
-    ["separable", "not separable", "overlapping", "around the origin"],
-    PLAIN,
-    crossed=2,
-)
-def test_corrected_iterates_are_wolfes(name, kind):
-    """Until they are at the optimum, where rounding chooses the next point."""
-    Z = UNTIED[name]
-    path = record("frank_wolfe", form(kind, Z), 60, eps=1e-9)
-    steps = [p for p, _, _ in itertools.islice(naive.frank_wolfe(Z, 1e-9), len(path.p))]
-    sizes = np.array([naive.norm(Z, p) for p in steps])
-    moved = int((sizes > sizes[-1] + 1e-7).sum()) + 1
-    assert moved >= 2
-    np.testing.assert_allclose(path.p[:moved], steps[:moved], rtol=0, atol=1e-11)
-
-
-@rotate(
-    "algorithm, name, kind",
-    ["pairwise", "away"],
     [*LONG_RUNS, "random, infeasible", "copies"],
     PLAIN,
-    crossed=2,
 )
-def test_steps_of_frank_wolfe_are_exact(algorithm, name, kind):
+def test_pairwise_steps_are_exact(name, kind):
     """Each goes to the minimum on its segment, whichever of the points that tie up to rounding it takes."""
     Z, _ = INSTANCES[name]
     G = naive.gram(Z)
     s = squared_length(Z)
-    path = record(f"frank_wolfe, {algorithm}", form(kind, Z), 80, eps=1e-6)
+    path = record("frank_wolfe", form(kind, Z), 80, eps=1e-6)
     for p, new in itertools.pairwise(path.p):
         p = np.asarray(p, LONG)
         m = G @ p
-        size = p @ m
         slack = 1e-13 * s
         used = np.where(p > 0.0, m, -np.inf)
         error = math.inf
         for j, a in itertools.product(
             np.flatnonzero(m <= m.min() + slack), np.flatnonzero(used >= used.max() - slack)
         ):
-            both = algorithm == "pairwise"
-            towards = size - m[j] - (m[a] - size)
-            for toward in (
-                [True]
-                if both or towards > 2 * slack
-                else [False]
-                if towards < -2 * slack
-                else [True, False]
-            ):
-                made = naive.exchanged(G, p, j, a, toward, both or not toward)
-                error = min(error, np.abs(G @ (made - new)).max() / s)
+            made = naive.exchanged(G, p, j, a)
+            error = min(error, np.abs(G @ (made - new)).max() / s)
         assert error <= 1e-13
 
 
-@rotate("algorithm, name, kind", ACTIVE, INSTANCES, PLAIN, crossed=2)
-def test_frank_wolfe_never_gains_length_and_reads_columns_once(algorithm, name, kind):
+@rotate("algorithm, name, kind", VERTEX, INSTANCES, PLAIN, crossed=2)
+def test_frank_wolfe_never_gains_length(algorithm, name, kind):
     G, Z = representation_and_rows(name, kind)
     path = record(algorithm, G, 60, eps=1e-6 * math.sqrt(squared_length(Z)))
     s = squared_length(Z)
     assert (np.diff(np.square(np.asarray(path.p, LONG) @ Z).sum(axis=1)) <= 4 * EPS * s).all()
-    seen = [np.count_nonzero(path.p[: k + 1].any(axis=0)) for k in range(len(path.p))]
-    columns = np.round(path.result.trace["products"] * len(Z))
-    # a point may come and go within an iteration, but where nothing drops it, it stays
-    assert (
-        columns[0] == 1
-        and (columns >= seen).all()
-        and (np.diff(columns) <= 1).all()
-        and columns[-1] <= len(Z)
-    )
     assert (path.p >= 0.0).all() and np.abs(path.p.sum(axis=1) - 1.0).max() <= 100 * EPS
-
-
-@rotate("name, kind", INSTANCES, PLAIN)
-def test_corrected_ends_at_the_optimum_on_affinely_independent_points(name, kind):
-    """After at most a few iterations a dimension; at most rank + 1 points, by which no other mixture is as short."""
-    G, Z = representation_and_rows(name, kind)
-    rank = np.linalg.matrix_rank(Z)
-    s = squared_length(Z)
-    path = record("frank_wolfe", G, 20 * (rank + 1), eps=1e-6 * math.sqrt(s), tol=1e-9)
-    assert path.result.status in ("certified", "infeasible")
-    for p in path.p:
-        face = Z[p > 0.0]
-        assert len(face) <= rank + 1
-        lifted = np.column_stack((face, np.full(len(face), math.sqrt(s))))
-        assert np.linalg.svd(lifted, compute_uv=False)[-1] > 1e-6 * math.sqrt(s)
+    assert np.count_nonzero(path.p[0]) == 1
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_frank_wolfe_finds_the_least_norm_of_small_integers(seed):
-    """With points given twice, with opposite labels, rows of zeros and rank one, where faces are degenerate; the least
-    norm is by enumeration."""
+    """With points given twice, with opposite labels, rows of zeros and rank one; the least norm is by enumeration."""
     rng = np.random.default_rng(seed)
     for n, d in ((1, 1), (3, 1), (5, 2), (8, 3), (9, 2)):
         Z = rng.integers(-3, 4, (n, d)).astype(float)
@@ -334,8 +281,11 @@ def test_frank_wolfe_finds_the_least_norm_of_small_integers(seed):
         if not Z.any():
             continue
         least = naive.least_norm(Z)
-        for variant, tol in (("corrected", 1e-9), ("pairwise", 1e-4), ("away", 1e-4)):
-            result = fm.frank_wolfe(fm.FeatureGram(Z), variant=variant, tol=tol, max_iter=20_000)
+        for variant, tol in (("pairwise", 1e-4), ("plain", 0.03)):
+            eps = 1e-6 if variant == "pairwise" else 0.03
+            result = fm.frank_wolfe(
+                fm.FeatureGram(Z), variant=variant, tol=tol, eps=eps, max_iter=20_000
+            )
             assert result.status == ("certified" if least > 1e-9 else "infeasible"), (
                 Z,
                 variant,
@@ -344,7 +294,7 @@ def test_frank_wolfe_finds_the_least_norm_of_small_integers(seed):
             assert result.lower <= least * (1 + 1e-12) + 1e-12 and least <= result.upper * (
                 1 + 1e-12
             )
-            assert naive.norm(Z, result.p) <= least + max(tol * least, 1e-5)
+            assert naive.norm(Z, result.p) <= least + max(tol * least, eps)
 
 
 # --- the lemmas -----------------------------------------------------------------------------------------
