@@ -6046,7 +6046,7 @@ def _seen_by_product(G, v, norm2, m, rounding):
 def _seen_by_recurrence(G, v, m, size, rounding):
     """Return the `_Seen` of v, ||v||_1 = size, by m = G v as a loop has updated it.
 
-    ``rounding`` is that of m and of v'm.  Errors are taken relative to ||v||_1: the lengths of points would take longer.
+    ``rounding`` is that of m and of v'm.  Errors are taken relative to ||v||_1; lengths of points would take longer.
     """
     norm2 = _dot(v, m)
     bias = 0.0
@@ -6125,8 +6125,8 @@ def _by_recurrences(G, alpha, p, held, drift):
 def _interval(G, alpha, p, precise=False, held=None, drift=0.0, products=_squares_and_margins):
     """Return the `Bounds` that weights alpha, and p >= 0 of any sum, prove; for checked input.
 
-    Without ``held`` it takes fresh products, which have the last word.  ``held`` is (G alpha, G p) as a loop has updated
-    them: entries may be wrong by ``drift`` s ||.||_1 more than those of a product.
+    Without ``held`` it takes fresh products, which have the last word.  ``held`` is (G alpha, G p) as a loop has
+    updated them: entries may be wrong by ``drift`` s ||.||_1 more than those of a product.
     """
     if held is None:
         found = _by_products(G, alpha, p, precise, products)
@@ -6584,7 +6584,15 @@ def _operator_norm(G):
 _DRIFT = 16.0 * _UNIT
 
 
-class RunOptions(TypedDict, total=False):
+class _Options(TypedDict, total=False):
+    """The options of an algorithm that has its own tol and start."""
+
+    trace_at: ArrayLike | None
+    keep_iterates: bool
+    callback: Callback
+
+
+class RunOptions(_Options, total=False):
     """The options that every algorithm takes by name, as the type of its ``**options``.
 
     Besides these, every algorithm has ``max_iter``, an int: the largest number of updates in this call; those of
@@ -6616,9 +6624,6 @@ class RunOptions(TypedDict, total=False):
     """
 
     tol: float | None
-    trace_at: ArrayLike | None
-    keep_iterates: bool
-    callback: Callback
     start: Result | None
 
 
@@ -6987,13 +6992,12 @@ _run_options = _algorithm
 # ------------------------------------------------------------------------------------------------------
 
 
-# Each loop keeps m = G alpha for an alpha of known ||alpha||_1, and halts where m shows that it is done.  A column, or a
-# product, brings the errors of a product with it.  Besides, the weights and m are rounded in an iteration, each rounding
-# being at most 2^-53 s ||alpha||_1 in an entry of G alpha: 3 roundings in the perceptron and 5 in NKP and von Neumann's
-# algorithm, 7 in pairwise steps, 10 in the smoothed methods.  Errors of before are multiplied as alpha is.  Factors such
-# as theta are the same for alpha and m, so that their rounding is no error.  Pairwise steps take columns back: a column
-# is computed alike each time, and its error leaves with it.  So 16 roundings an iteration, as `drive` counts them, are
-# more than enough.
+# Each loop keeps m = G alpha for an alpha of known ||alpha||_1, and halts where m shows that it is done.  Columns and
+# products bring the errors of a product with them.  Besides, an iteration rounds the weights and m, and each rounding
+# changes an entry of m - G alpha by at most 2^-53 s ||alpha||_1.  There are 2 of them in the perceptron, 5 in NKP and
+# von Neumann's algorithm, 7 in pairwise steps, and 10 in the smoothed methods: fewer than the 16 that `drive` allows.
+# Earlier errors are multiplied as alpha is, by factors such as 1 - theta that are the same for alpha and m.  Pairwise
+# steps take columns back; a column is computed alike each time, so that its error leaves with it.
 
 
 def _floor(G, stop="separated"):
@@ -7124,6 +7128,7 @@ def nkp(
     G: GramLike,
     *,
     stop: str | None = "separated",
+    max_iter: int = 100_000,
     **options: Unpack[RunOptions],
 ) -> Result:
     """Find a separator by one column of G in an iteration, or go on towards the maximum margin.
@@ -7134,8 +7139,13 @@ def nkp(
 
     Parameters
     ----------
+    G : array, shape (n, n), or representation
+        Signed Gram matrix.
     stop : {"separated", None}
         Stop at G alpha > 0, or go on towards the maximum margin.
+    max_iter : int
+        Largest number of updates in this call.
+    **options : RunOptions
 
     See Also
     --------
@@ -7144,9 +7154,9 @@ def nkp(
 
     Notes
     -----
-    k alpha_k counts the rows taken; p = alpha.  It is a subgradient method for L(alpha) = max_p -<alpha, p>_G +
-    ||alpha||_G^2 / 2, p in the simplex, whose minimum is -rho^2/2 (Lemma 3).  Stops as "separated" within s / rho^2
-    iterations.  An iteration costs one column.
+    k alpha_k counts the rows taken; p = alpha, and uniform at k = 0.  It is a subgradient method for L(alpha) =
+    max_p -<alpha, p>_G + ||alpha||_G^2 / 2, p in the simplex, whose minimum is -rho^2/2 (Lemma 3).  Stops as
+    "separated" within s / rho^2 iterations.  An iteration costs one column.
 
     Examples
     --------
@@ -7154,42 +7164,28 @@ def nkp(
     >>> fm.nkp(G).status, round(fm.nkp(G, stop=None, tol=0.01).lower, 2)
     ('separated', 0.92)
     """
-    run = prepare(G, **options)
-    return _take_rows(
-        run,
-        False,
-        _separating_margin(run, stop),
-        lambda alpha, *_: (alpha / max(alpha.sum(), 1.0), _weights(alpha)),
+    G, _ = _representation(G)
+    n = len(G)
+    return drive(
+        G,
+        _nkp_loop,
+        tuple(np.zeros((2, n))),
+        lambda alpha, m: (alpha, alpha, m, m),
+        (_floor(G, stop),),
+        max_iter=max_iter,
+        separates=stop is not None,
+        products=lambda k: k / n,
+        **options,
     )
 
 
-@register_jitable
-def _halting(G, k, first, until, p, w, m, report, eps, blurs, least):
-    """Return the flag of a run with alpha = p, by m = G p, and ||p||_G^2 if it goes on; m may be made afresh."""
-    if _is_separated(G, p, w, m, least):
-        return SEPARATED, 0.0
-    if _dot(p, m) <= eps * eps and _is_small(G, p, w, m, eps, blurs):
-        return INFEASIBLE, 0.0
-    norm2 = _dot(p, m)  # again, since m may be another
-    if _meets(k, until, p, m, report) and k > first:
-        return CERTIFIED, norm2
-    return RUNNING, norm2
-
-
-def _accuracy(run, eps, name="eps"):
-    """Return the checked length at which a run stops as "infeasible"; by default 1e-6 sqrt(s)."""
-    if eps is None:
-        eps = 1e-6 * math.sqrt(run.scale)
-    return _number(eps, name)
-
-
 @njit(cache=_CACHE)
-def _von_neumann_loop(G, k, until, p, w, m, report, diagonal, eps, blurs, least):
-    first = k
-    while True:
-        flag, norm2 = _halting(G, k, first, until, p, w, m, report, eps, blurs, least)
-        if flag != RUNNING or k >= until:
-            return k, flag
+def _von_neumann_loop(G, k, until, p, m, diagonal, goal, floor):
+    """ramdas14, section 5; m = G p."""
+    while k < until:
+        norm2 = _dot(p, m)
+        if norm2 <= goal or _exceeds(m, _floor_at(floor, k, 1.0)):
+            return k
         j = np.argmin(m)
         # From p to z_j, ||.||^2 / 2 has the slope -fall at p and the slope rise at z_j.
         fall = norm2 - m[j]
@@ -7202,14 +7198,15 @@ def _von_neumann_loop(G, k, until, p, w, m, report, diagonal, eps, blurs, least)
         p[j] += step
         add_column(G, j, step, m)
         k += 1
+    return k
 
 
-@_algorithm(max_iter=100_000)
 def von_neumann(
     G: GramLike,
     *,
     eps: float | None = None,
     stop: str | None = None,
+    max_iter: int = 100_000,
     **options: Unpack[RunOptions],
 ) -> Result:
     """Prove that no margin is above eps, or close in on the maximum margin, by one column of G in an iteration.
@@ -7222,14 +7219,19 @@ def von_neumann(
 
     Parameters
     ----------
+    G : array, shape (n, n), or representation
+        Signed Gram matrix.
     eps : float, optional
         Stop as "infeasible" at ||p||_G <= eps; absolute and above 0; by default 1e-6 sqrt(s).
     stop : {"separated", None}
         Stop at G p > 0, too, or go on.
+    max_iter : int
+        Largest number of updates in this call.
+    **options : RunOptions
 
     See Also
     --------
-    frank_wolfe : Variants with an active set, which converge linearly or end at the optimum.
+    frank_wolfe : Starts at a vertex; pairwise steps converge linearly.
 
     Notes
     -----
@@ -7243,177 +7245,100 @@ def von_neumann(
     >>> result.status, round(result.upper, 12)  # no margin above it
     ('infeasible', 0.0)
     """
-    run = prepare(G, **options)
-    eps = _accuracy(run, eps)
-    n, dimension = run.G.shape()
+    G, _ = _representation(G)
+    eps = _accuracy(G, eps)
+    n = len(G)
     p = np.full(n, 1.0 / n)
-    ((_, m),) = _squares_and_margins(run.G, run.scale, p)
-    report = np.zeros(7)
+    m = np.empty(n)
+    product(G, p, m)
     return drive(
-        run,
+        G,
         _von_neumann_loop,
-        (p, np.zeros(dimension), m, report),
-        lambda p, *_: (p, p),
-        parameters=(run.G.diagonal(), eps, _blurs(run), _separating_margin(run, stop)),
-        products=lambda k: 1.0 + k / n,
-        report=report,
+        (p, m),
+        lambda p, m: (p, p, m, m),
+        (G.diagonal(), _goal(G, eps), _floor(G, stop)),
+        max_iter=max_iter,
         eps=eps,
+        separates=stop is not None,
+        products=lambda k: 1.0 + k / n,
+        **options,
     )
 
 
-class _Active(NamedTuple):
-    """The points that p has had, their columns of G, and the face of those that it has now."""
-
-    points: np.ndarray  # (k,)
-    columns: np.ndarray  # (k, n)
-    order: np.ndarray  # places in ``points`` of the points in the face, in the order of its factor
-    factor: np.ndarray  # the Cholesky factor of H there, row by row
-
-
-@njit(cache=_CACHE, fastmath=_FAST)
-def _exchange(p, m, entering, leaving, j, a, norm2, toward, away):
-    """Move p towards e_j, away from e_a, or both, until ||p||_G is least or a weight is 0; m = G p follows.
-
-    The direction is toward e_j - away e_a + grow p; ``entering`` and ``leaving`` are the columns j and a of G.
-    """
-    grow = int(away) - int(toward)
-    slope = toward * m[j] - away * m[a] + grow * norm2
-    curvature = (
-        toward * (entering[j] + 2.0 * grow * m[j])
-        + away * (leaving[a] - 2.0 * grow * m[a])
-        - 2.0 * toward * away * entering[a]
-        + grow * grow * norm2
-    )
-    longest = 1.0
-    if away:
-        longest = p[a]
-        if not toward:
-            longest /= max(1.0 - p[a], _UNIT)
-    t = 0.0
-    if slope < 0.0:
-        t = longest
-        if -slope < longest * curvature:
-            t = -slope / curvature
-    for i in range(p.size):
-        p[i] += t * grow * p[i]
-        m[i] += t * (grow * m[i] + toward * entering[i] - away * leaving[i])
-    p[j] += t * toward
-    p[a] = 0.0 if away and t == longest else max(p[a] - t * away, 0.0)
+@njit(cache=_CACHE)
+def _largest_active(p, m):
+    """Return the i of p_i > 0 with the largest m_i."""
+    a = np.argmax(p)
+    for i in range(m.size):
+        if p[i] > 0.0 and m[i] > m[a]:
+            a = i
+    return a
 
 
-@njit(cache=_CACHE, fastmath=_FAST)
-def _correct(face, row, x, g, k, i):
-    """Bring point i into the face, unless it is there, and x to the minimum; return the number of points in it."""
-    if not face[3][i]:
-        k = _append(face, row, x, g, k, i, -1.0)
-    return _descend(face, x, g, k)[0]
-
-
-def _to_affine_minimizer(p, m, active, i, norm2, scale):
-    """Bring p to the minimum on a face, by Wolfe's minor cycles, once its i-th point has entered.
-
-    H = G / s + 1 is definite on affinely independent points; x = p / (1 + ||p||_G^2 / s) is optimal where p is.
-    """
-    points, columns, order, factor = active
-    n = points.size
-    k = order.size
-    shrink = 1.0 / (1.0 + norm2 / scale)
-    P = np.zeros(n, np.int64)
-    P[:k] = order
-    inside = np.zeros(n, np.bool_)
-    inside[order] = True
-    L = _widened(factor.reshape(k, k), n)
-    x = shrink * p[points]
-    g = shrink * (m[points] / scale + 1.0) - 1.0
-    row = columns[i, points] / scale + 1.0
-    k = _correct((np.ones(n), L, P, inside), row, x, g, k, i)
-    order.resize(k, refcheck=False)
-    factor.resize(k * k, refcheck=False)
-    order[:] = P[:k]
-    factor[:] = np.tril(L[:k, :k]).ravel()
-    p[:] = 0.0
-    m[:] = 0.0
-    p[points] = x / x.sum()
-    _combine_rows(columns, order, p[points[order]], m)
-
-
-def _frank_wolfe_loop(G, k, until, p, m, active, report, variant, scale, eps, blurs, least):
-    points = active.points
-    columns = active.columns
-    w = np.empty(G.shape()[1])
-    first = k
-    while True:
-        flag, norm2 = _halting(G, k, first, until, p, w, m, report, eps, blurs, least)
-        if flag != RUNNING or k >= until:
-            return k, flag
-        # 1. The entering point, whose column is read once.
-        j = int(m.argmin())
-        if not (points == j).any():
-            points.resize(points.size + 1, refcheck=False)
-            columns.resize((points.size, m.size), refcheck=False)
-            points[-1] = j
-            add_column(G, j, 1.0, columns[-1])
-        entering = int((points == j).argmax())
-        # 2. The move.
-        if variant == "corrected":
-            _to_affine_minimizer(p, m, active, entering, norm2, scale)
-        else:
-            leaving = int(np.where(p[points] > 0.0, m[points], -math.inf).argmax())
-            a = int(points[leaving])
-            toward = variant == "pairwise" or norm2 - m[j] >= m[a] - norm2
-            away = variant == "pairwise" or not toward
-            _exchange(p, m, columns[entering], columns[leaving], j, a, norm2, toward, away)
+@njit(cache=_CACHE)
+def _pairwise_loop(G, k, until, p, m, direction, goal, floor):
+    """Lacoste-Julien & Jaggi 2015, Algorithm 2; m = G p, and direction = G (e_j - e_a)."""
+    while k < until and _dot(p, m) > goal and not _exceeds(m, _floor_at(floor, k, 1.0)):
+        j = np.argmin(m)
+        a = _largest_active(p, m)
+        direction.fill(0.0)
+        add_column(G, j, 1.0, direction)
+        add_column(G, a, -1.0, direction)
+        # ||p + t (e_j - e_a)||^2 / 2 has the slope -fall at t = 0, and this curvature.
+        fall = m[a] - m[j]
+        curvature = direction[j] - direction[a]
+        step = p[a]
+        if fall < step * curvature:
+            step = fall / curvature
+        p[j] += step
+        p[a] = max(p[a] - step, 0.0)
+        _combine(1.0, m, step, direction)
         k += 1
+    return k
 
 
-@_algorithm(max_iter=100_000)
 def frank_wolfe(
     G: GramLike,
     *,
-    variant: str = "corrected",
+    variant: str = "pairwise",
     eps: float | None = None,
     stop: str | None = None,
+    max_iter: int = 100_000,
     **options: Unpack[RunOptions],
 ) -> Result:
-    """Find the maximum margin by few columns of G, where few points support the plane.
+    """Close in on the maximum margin by columns of G, two in an iteration, and take weights back.
 
-    Frank-Wolfe for min_p ||p||_G, p in the simplex, with an active set: the points of weight p_i > 0.
+    Frank-Wolfe for min_p ||p||_G, p in the simplex.  It starts at p_0 = e_i of least G_ii.  With j = argmin_i (G p)_i
+    and, of the points of weight p_i > 0, a of the largest (G p)_a,
 
-    It starts at p_0 = e_i of least G_ii.  Each move takes j = argmin_i (G p)_i and, of the active points, a of the
-    largest (G p)_a.  Unlike `von_neumann` it can take weights back.
+        p <- p + t (e_j - e_a),   t in [0, p_a] by exact line search.
 
     Parameters
     ----------
-    variant : {"corrected", "pairwise", "away"}
-        "corrected": j becomes active, and p goes towards the affine minimiser of the active set.  Where a weight comes
-        to 0 on the way, its point is dropped, and p goes on from there.
-        "pairwise": p <- p + t (e_j - e_a), with t in [0, p_a] by exact line search.
-        "away": the steeper of p <- p + t (e_j - p), t <= 1, and p <- p + t (p - e_a), t <= p_a / (1 - p_a), with t by
-        exact line search.
+    G : array, shape (n, n), or representation
+        Signed Gram matrix.
+    variant : {"pairwise", "plain"}
+        "pairwise" is as above.  "plain" goes from p towards e_j as `von_neumann` does, from the vertex p_0.
     eps : float, optional
         Stop as "infeasible" at ||p||_G <= eps; absolute and above 0; by default 1e-6 sqrt(s).
     stop : {"separated", None}
         Stop at G p > 0, too, or go on.
+    max_iter : int
+        Largest number of updates in this call.
+    **options : RunOptions
 
     See Also
     --------
-    von_neumann : The method without an active set.
-    max_margin : The solver to try first.
+    von_neumann : The plain method from the centre of the simplex.
+    max_margin : The solver to try first; it also has Wolfe's method, as steps on faces.
 
     Notes
     -----
-    alpha = p.  "corrected" is Wolfe's algorithm for the point of least norm.  In exact arithmetic it ends at the
-    optimum after finitely many iterations: p is the affine minimiser of another set after each, and ||p||_G falls.
-    Active points are affinely independent, so that there are at most rank G + 1.  The other variants converge linearly,
-    at rates that depend on the width of the polytope.
-
-    A column is read, and counted, once.  It is kept: n numbers each, and for "corrected" with k active points 2 k^2
-    more.  An iteration of "corrected" takes O(k n + k^2) operations more than its column.
+    alpha = p.  "pairwise" converges linearly, at a rate that depends on the width of the polytope.  An iteration of
+    "pairwise" costs two columns, one of "plain" a column; so does the start.
 
     References
     ----------
-    P. Wolfe, Mathematical Programming 11, 1976; as a corrective step of Frank-Wolfe: J. Halbey, S. Rakotomandimby,
-    M. Besancon, S. Designolle, S. Pokutta, arXiv 2506.02635, 2025; the other variants, and their linear convergence:
     S. Lacoste-Julien, M. Jaggi, NeurIPS 2015.
 
     Examples
@@ -7423,38 +7348,29 @@ def frank_wolfe(
     >>> result.status, round(result.lower, 6)
     ('certified', 0.92388)
     """
-    variant = _choice(variant, "variant", ("corrected", "pairwise", "away"))
-    run = prepare(G, **options)
-    eps = _accuracy(run, eps)
-    diagonal = run.G.diagonal()
+    is_pairwise = _choice(variant, "variant", ("pairwise", "plain")) == "pairwise"
+    G, _ = _representation(G)
+    eps = _accuracy(G, eps)
+    diagonal = G.diagonal()
     n = diagonal.size
     # The first of the shortest points: rounding must not choose among points of one length.
     i = int((diagonal <= (1.0 + 1e-9) * diagonal.min()).argmax())
-    p = np.zeros(n)
+    p, m, direction = np.zeros((3, n))
     p[i] = 1.0
-    columns = np.zeros((1, n))
-    add_column(run.G, i, 1.0, columns[0])
-    root = math.sqrt(columns[0, i] / run.scale + 1.0)
-    active = _Active(np.array([i]), columns, np.zeros(1, np.int64), np.array([root]))
-    report = np.zeros(7)
+    add_column(G, i, 1.0, m)
+    limits = (_goal(G, eps), _floor(G, stop))
     return drive(
-        run,
-        _frank_wolfe_loop,
-        (p, columns[0].copy(), active, report),
-        lambda p, *_: (p, p),
-        parameters=(variant, run.scale, eps, _blurs(run), _separating_margin(run, stop)),
-        products=lambda k: active.points.size / n,
-        report=report,
+        G,
+        _pairwise_loop if is_pairwise else _von_neumann_loop,
+        (p, m, direction) if is_pairwise else (p, m),
+        lambda p, m, *_: (p, p, m, m),
+        limits if is_pairwise else (diagonal, *limits),
+        max_iter=max_iter,
         eps=eps,
+        separates=stop is not None,
+        products=lambda k: (1.0 + (1.0 + is_pairwise) * k) / n,
+        **options,
     )
-
-
-class _Point(NamedTuple):
-    """Weights v with their images w = Z' v and m = G v, which can follow a linear recurrence of v without a product."""
-
-    v: np.ndarray
-    w: np.ndarray
-    m: np.ndarray
 
 
 @njit(cache=_CACHE)
@@ -7465,103 +7381,76 @@ def _smoothed_step(theta, v, p, q):
 
 
 @njit(cache=_CACHE)
-def _smoothed_loop(
-    G, k, until, alpha, p, q, center, length, age, report, prox, mu0, gamma, eps, blurs, least
-):
-    """Iterate SNKP, SNKPVN or ISNKPVN; q = p_mu(alpha) for the current mu and alpha.
+def _snkp_loop(G, k, until, alpha, m, p, Gp, q, Gq, center, mu0, goal, floor, prox):
+    """ramdas14, Algorithms 4 and 6; m = G alpha, and q = p_mu(alpha) for the current mu and alpha."""
+    while k < until and _dot(p, Gp) > goal and not _exceeds(m, _floor_at(floor, k, 1.0)):
+        theta = 2.0 / (k + 3.0)
+        _smoothed_step(theta, alpha, p, q)
+        _smoothed_step(theta, m, Gp, Gq)
+        mu = 2.0 * mu0 / ((k + 2.0) * (k + 3.0))
+        _prox(prox, m, mu, center, q)
+        product(G, q, Gq)
+        _combine(1.0 - theta, p, theta, q)
+        _combine(1.0 - theta, Gp, theta, Gq)
+        k += 1
+    return k
 
-    alpha.m, p.w and p.m follow recurrences; alpha.w is scratch.  The current call of SNKPVN has its prox centred at
-    ``center``, of ||center||_G = length[0], and is in iteration age[0].  At ||p||_G < delta the run halts; while
-    gamma > 0 and delta >= eps it begins the next call instead, centred at p.
+
+@njit(cache=_CACHE)
+def _isnkpvn_loop(
+    G, k, until, alpha, m, p, Gp, q, Gq, center, length, age, mu0, eps, gamma, goal, floor, prox
+):
+    """ramdas14, Algorithm 7: calls of SNKPVN, the prox of a call centred at its start, of ||center||_G = length[0].
+
+    The present call is in iteration age[0].  Where it has ||p||_G < delta, the next one begins, unless delta < eps.
     """
-    first = k
-    while True:
-        # 1. Halt with a separator, with a certificate that none exists, or at the target.
-        if _is_separated(G, alpha.v, alpha.w, alpha.m, least):
-            return k, SEPARATED
-        norm = math.sqrt(max(square(G, p.v, p.w, p.m), 0.0))
-        delta = eps
-        if gamma > 0.0:
-            delta = max(length[0], eps) / gamma
-        restarts = norm < delta
-        if restarts and (gamma == 0.0 or delta < eps):
-            if _is_small(G, p.v, p.w, p.m, delta, blurs):
-                return k, INFEASIBLE
-            restarts = False
-        if k >= until or report[_TARGET] > 0.0:
-            closes = _closes(
-                report,
-                least=_least(alpha.m),
-                norm2=_dot(alpha.v, alpha.m),
-                total=_total(alpha.v),
-                dual_norm2=norm * norm,
-                dual_total=_total(p.v),
-                reach=1.0,
-            )
-            if closes and k > first:
-                return k, CERTIFIED
-        if k >= until:
-            return k, RUNNING
-        # 2. Move alpha.
+    while k < until and not _exceeds(m, _floor_at(floor, k, 1.0)):
+        norm2 = max(_dot(p, Gp), 0.0)
+        delta = max(length[0], eps) / gamma
+        is_short = norm2 < delta * delta
+        if is_short and delta < eps and norm2 <= goal:
+            return k
         theta = 2.0 / (age[0] + 3.0)
-        if restarts:
-            theta = 1.0
+        if is_short and delta >= eps:
+            length[0] = math.sqrt(norm2)
             age[0] = -1
-            length[0] = norm
-            _copy(p.v, center)
-            _copy(p.v, alpha.v)
-            _copy(p.m, alpha.m)
+            theta = 1.0
+            _copy(p, center)
+            _copy(p, alpha)
+            _copy(Gp, m)
         else:
-            _smoothed_step(theta, alpha.v, p.v, q.v)
-            _smoothed_step(theta, alpha.m, p.m, q.m)
-        # 3. Move p towards the q of the new alpha and mu.
+            _smoothed_step(theta, alpha, p, q)
+            _smoothed_step(theta, m, Gp, Gq)
         age[0] += 1
         mu = 2.0 * mu0 / ((age[0] + 1.0) * (age[0] + 2.0))
-        _prox(prox, alpha.m, mu, center, q.v)
-        lift(G, q.v, q.w)
-        margins(G, q.w, q.m)
-        _combine(1.0 - theta, p.v, theta, q.v)
-        _combine(1.0 - theta, p.m, theta, q.m)
-        _combine(1.0 - theta, p.w, theta, q.w)
+        _prox(prox, m, mu, center, q)
+        product(G, q, Gq)
+        _combine(1.0 - theta, p, theta, q)
+        _combine(1.0 - theta, Gp, theta, Gq)
         k += 1
+    return k
 
 
-def _smoothed(run, center, prox, *, gamma=0.0, eps=0.0, stop="separated"):
-    """Run snkp, snkpvn or, with gamma > 0, isnkpvn."""
-    n, dimension = run.G.shape()
-    if center is None:
-        center = np.full(n, 1.0 / n)
-    mu0 = 2.0 * run.scale
-    if prox == _L2:
-        mu0 *= n
-    parameters = prox, mu0, gamma, eps, _blurs(run), _separating_margin(run, stop)
-    ((norm2, m),) = _squares_and_margins(run.G, run.scale, center)
-    alpha = _Point(center.copy(), np.zeros(dimension), m)
-    p = _Point(*map(np.empty, (n, dimension, n)))
-    _prox(prox, m, mu0, center, p.v)
-    lift(run.G, p.v, p.w)
-    margins(run.G, p.w, p.m)
-    q = _Point(*map(np.copy, p))
-    length = np.array([math.sqrt(max(norm2, 0.0))])
-    report = np.zeros(7)
-    return drive(
-        run,
-        _smoothed_loop,
-        (alpha, p, q, center, length, np.zeros(1, np.int64), report),
-        lambda alpha, p, *_: (alpha.v, p.v),
-        parameters=parameters,
-        products=lambda k: k + 2.0,
-        report=report,
-        eps=eps,
-    )
+def _begin_smoothed(G, center, mu0, prox):
+    """Return the state of SNKP at alpha = center: alpha, m, p, Gp, q and Gq, for two products."""
+    m, p, Gp = np.empty((3, len(G)))
+    product(G, center, m)
+    _prox(prox, m, mu0, center, p)
+    product(G, p, Gp)
+    return center.copy(), m, p, Gp, p.copy(), Gp.copy()
 
 
-@_algorithm(max_iter=10_000)
+def _alpha_and_p(alpha, m, p, Gp, *_):
+    """Return the solution of a smoothed method, see `drive`."""
+    return alpha, p, m, Gp
+
+
 def snkp(
     G: GramLike,
     *,
     eps: float = 0.0,
     stop: str | None = "separated",
+    max_iter: int = 10_000,
     **options: Unpack[RunOptions],
 ) -> Result:
     """Find a separator by products, in fewer of them than the perceptrons, or prove that no margin is above eps.
@@ -7575,10 +7464,15 @@ def snkp(
 
     Parameters
     ----------
+    G : array, shape (n, n), or representation
+        Signed Gram matrix.
     eps : float
         Stop as "infeasible" at ||p||_G < eps: no margin above eps exists.  It is absolute; 0 never stops.
     stop : {"separated", None}
         Stop at G alpha > 0, or go on towards the maximum margin.
+    max_iter : int
+        Largest number of updates in this call.
+    **options : RunOptions
 
     See Also
     --------
@@ -7603,16 +7497,28 @@ def snkp(
     ('separated', 0.91)
     """
     eps = _number(eps, "eps", closed=True)
-    run = prepare(G, **options)
-    return _smoothed(run, None, _ENTROPY, eps=eps, stop=stop)
+    G, s = _representation(G)
+    center = np.full(len(G), 1.0 / len(G))
+    return drive(
+        G,
+        _snkp_loop,
+        _begin_smoothed(G, center, 2.0 * s, _ENTROPY),
+        _alpha_and_p,
+        (center, 2.0 * s, _goal(G, eps), _floor(G, stop), _ENTROPY),
+        max_iter=max_iter,
+        eps=eps,
+        separates=stop is not None,
+        products=lambda k: k + 2.0,
+        **options,
+    )
 
 
-@_algorithm(max_iter=10_000)
 def snkpvn(
     G: GramLike,
     *,
     delta: float | None = None,
     q: ArrayLike | None = None,
+    max_iter: int = 10_000,
     **options: Unpack[RunOptions],
 ) -> Result:
     """Find a separator, or a p with ||p||_G < delta, which proves that no margin is delta or more.
@@ -7622,10 +7528,15 @@ def snkpvn(
 
     Parameters
     ----------
+    G : array, shape (n, n), or representation
+        Signed Gram matrix.
     delta : float, optional
         Stop as "infeasible" at ||p||_G < delta; absolute and above 0; by default 1e-6 sqrt(s).
     q : array, shape (n,), optional
         Centre of the prox map, in the simplex; by default uniform.
+    max_iter : int
+        Largest number of updates in this call.
+    **options : RunOptions
 
     See Also
     --------
@@ -7653,20 +7564,32 @@ def snkpvn(
     >>> result.status, round(result.upper, 12)  # no margin above it
     ('infeasible', 0.0)
     """
-    run = prepare(G, **options)
-    delta = _accuracy(run, delta, "delta")
-    if q is not None:
-        q = _distribution(q, "q", run.G.shape()[0])
-    return _smoothed(run, q, _L2, eps=delta)
+    G, s = _representation(G)
+    n = len(G)
+    delta = _accuracy(G, delta, "delta")
+    center = np.full(n, 1.0 / n) if q is None else _distribution(q, "q", n)
+    mu0 = 2.0 * n * s
+    return drive(
+        G,
+        _snkp_loop,
+        _begin_smoothed(G, center, mu0, _L2),
+        _alpha_and_p,
+        (center, mu0, _goal(G, delta), _floor(G), _L2),
+        max_iter=max_iter,
+        eps=delta,
+        separates=True,
+        products=lambda k: k + 2.0,
+        **options,
+    )
 
 
-@_algorithm(max_iter=100_000)
 def isnkpvn(
     G: GramLike,
     *,
     eps: float | None = None,
     gamma: float = 2.0,
     prox: str = "l2",
+    max_iter: int = 100_000,
     **options: Unpack[RunOptions],
 ) -> Result:
     """Find a separator, or a proof that no margin is above eps, whichever there is.
@@ -7677,12 +7600,18 @@ def isnkpvn(
 
     Parameters
     ----------
+    G : array, shape (n, n), or representation
+        Signed Gram matrix.
     eps : float, optional
-        Stop as "infeasible" at ||p||_G < delta_t, once delta_t < eps; absolute and above 0; by default 1e-6 sqrt(s).
+        Stop as "infeasible" at ||p||_G < delta_t, once delta_t < eps, or at a checkpoint with ||p||_G <= eps; absolute
+        and above 0; by default 1e-6 sqrt(s).
     gamma : float
         Factor by which delta_t falls from call to call, above 1.
     prox : {"l2", "entropy"}
         "entropy", an open question of the paper, has the prox KL(p || q_t) and mu_0 = 2s.
+    max_iter : int
+        Largest number of updates in this call.
+    **options : RunOptions
 
     See Also
     --------
@@ -7713,32 +7642,53 @@ def isnkpvn(
     ('infeasible', 0.0)
     """
     prox = {"l2": _L2, "entropy": _ENTROPY}[_choice(prox, "prox", ("l2", "entropy"))]
-    run = prepare(G, **options)
+    G, s = _representation(G)
+    n = len(G)
+    eps = _accuracy(G, eps)
     gamma = _number(gamma, "gamma", 1.0)
-    return _smoothed(run, None, prox, gamma=gamma, eps=_accuracy(run, eps))
+    center = np.full(n, 1.0 / n)
+    mu0 = 2.0 * s if prox == _ENTROPY else 2.0 * n * s
+    alpha, m, *others = _begin_smoothed(G, center, mu0, prox)
+    length = np.array([math.sqrt(max(_dot(center, m), 0.0))])
+    return drive(
+        G,
+        _isnkpvn_loop,
+        (alpha, m, *others, center, length, np.zeros(1, np.int64)),
+        _alpha_and_p,
+        (mu0, eps, gamma, _goal(G, eps), _floor(G), prox),
+        max_iter=max_iter,
+        eps=eps,
+        separates=True,
+        products=lambda k: k + 2.0,
+        **options,
+    )
 
 
 @njit(cache=_CACHE)
-def _winnow_loop(G, k, until, w, m, hits, score, Z, eta, least):
-    """Keep score = -eta * (sum of the rows taken), w = softmax(-score), m = Z w."""
-    while True:
-        if _exceeds(m, least):
-            return k, SEPARATED
-        if k >= until:
-            return k, RUNNING
+def _row_products_with(rows, w, m):
+    """m <- rows w."""
+    for i in range(m.size):
+        m[i] = _dot(rows[i], w)
+
+
+@njit(cache=_CACHE)
+def _winnow_loop(G, k, until, w, m, hits, score, rows, eta, floor):
+    """ramdas14, section 2.2; score = -eta (sum of the rows taken), and m = Z w."""
+    while k < until and not _exceeds(m, floor):
         i = np.argmin(m)
         hits[i] += 1.0
-        _combine(1.0, score, -eta, Z[i])
+        _combine(1.0, score, -eta, rows[i])
         _softmax(score, w)
-        margins(G, w, m)
+        _row_products_with(rows, w, m)
         k += 1
+    return k
 
 
-@_run_options(max_iter=100_000)
 def winnow(
     Z: ArrayLike,
     *,
     eta: float = 0.1,
+    max_iter: int = 100_000,
     **options: Unpack[RunOptions],
 ) -> Result:
     """Find a separator w >= 0 where few of many coordinates matter.
@@ -7757,6 +7707,9 @@ def winnow(
         2^53, also in `norm_margin`.
     eta : float
         Learning rate, above 0.  The guarantee needs eta < 2 rho_1; rho_1 is best.
+    max_iter : int
+        Largest number of updates in this call.
+    **options : RunOptions
 
     See Also
     --------
@@ -7782,26 +7735,27 @@ def winnow(
         raise ValueError(
             f"row {np.argmin(largest)} of Z is zero; it cannot be scaled by its largest entry"
         )
-    G = FeatureGram(Z / largest[:, None])
-    run = prepare(G, **options)
-    rows = run.G.rows
+    rows = _frozen(np.ascontiguousarray(Z / largest[:, None], dtype=np.float64))
     n, d = rows.shape
     w = np.full(d, 1.0 / d)
     # Errors of z_i / ||x_i||_inf, of w / sum, and of inner products with sums in any order.
     blur = _sum_error(n + 2 * d + 8)
 
-    def interval(G, scale, w, p, precise):
+    def interval(G, w, p, precise):
         lower = float((rows @ w).min())
         upper = float((p @ rows).max())
-        return lower - blur, upper + blur, 2.0 * blur
+        return Bounds(lower - blur, upper + blur, 2.0 * blur)
 
     return drive(
-        run,
+        FeatureGram(rows),
         _winnow_loop,
         (w, rows @ w, np.zeros(n), np.zeros(d)),
-        lambda w, m, hits, _: (w, _weights(hits)),
-        parameters=(rows, eta, 2.0 * blur),
+        lambda w, m, hits, score: (w, hits),
+        (rows, eta, 2.0 * blur),
+        max_iter=max_iter,
+        separates=True,
         interval=interval,
+        **options,
     )
 
 
@@ -9071,30 +9025,21 @@ def _cut(span):
     span.tilt[:] = np.maximum(1.0 - (span.margins**2).sum(axis=0), 0.0)
 
 
-def _subspace_loop(G, k, until, alpha, span, sqrt_s, memory, negligible, least, eps, blurs):
+def _subspace_loop(G, k, until, alpha, *arrays_and_parameters):
     """Bring Z'q into the span by a product; p, mu, y and the next q take none.  memory counts vectors of the basis."""
+    count = len(_Span._fields)
+    span = _Span(*arrays_and_parameters[:count])
+    sqrt_s, memory, negligible, stops, eps = arrays_and_parameters[count:]
     n, dimension = G.shape()
-    w = np.empty(dimension)
-    m = np.empty(n)
-    while True:
+    while k < until:
         # 1. Halt if a product, which is not counted, confirms what the span says.
-        m[:] = math.inf  # so that this product decides
-        if (
-            span.lower[0] > 0.0
-            and least < math.inf
-            and _is_separated(G, alpha, w, m, least * np.abs(alpha).sum())
-        ):
-            return k, SEPARATED
+        p = span.mixtures[_SHORTEST]
         shortest = span.points[:, _SHORTEST]
-        length = sqrt_s * math.sqrt(shortest @ shortest)
-        if (
-            0.0 < eps >= length
-            and k > 0
-            and _is_small(G, span.mixtures[_SHORTEST], w, m, eps, blurs)
-        ):
-            return k, INFEASIBLE
-        if k >= until:
-            return k, RUNNING
+        is_short = k > 0 and sqrt_s * math.sqrt(shortest @ shortest) <= eps
+        if is_short or (stops and span.lower[0] > 0.0):
+            bounds = _interval(G, alpha, p)
+            if (stops and bounds.lower > 0.0) or bounds.upper <= eps:
+                return k
 
         # 2. Make room, make the product, and solve the problem in the span.
         if memory <= span.y.size < min(n, dimension):
@@ -9102,15 +9047,16 @@ def _subspace_loop(G, k, until, alpha, span, sqrt_s, memory, negligible, least, 
         u, r = _extend(G, span, sqrt_s, negligible)
         _settle(span, alpha, u, r)
         k += 1
+    return k
 
 
-@_algorithm(max_iter=1000)
 def subspace_perceptron(
     G: GramLike,
     *,
     eps: float = 0.0,
     memory: float = 1e9,
     stop: str | None = None,
+    max_iter: int = 1000,
     **options: Unpack[RunOptions],
 ) -> Result:
     """Find a separator in few products where margins are small, if there is memory for a vector per product.
@@ -9141,6 +9087,9 @@ def subspace_perceptron(
         theorems end there.
     stop : {None, "separated"}
         Go on towards the maximum margin, or end at G alpha > 0.
+    max_iter : int
+        Largest number of updates in this call.
+    **options : RunOptions
 
     See Also
     --------
@@ -9183,18 +9132,21 @@ def subspace_perceptron(
     """
     eps = _number(eps, "eps", closed=True)
     memory = _number(memory, "memory")
-    run = prepare(G, **options)
-    n, dimension = run.G.shape()
-    d = dimension if run.G.has_coordinates else 0
+    stops = _choice(stop, "stop", ("separated", None)) is not None
+    G, s = _representation(G)
+    n, dimension = G.shape()
+    d = dimension if G.has_coordinates else 0
     most = max(5, int(memory / (8.0 * (2 * n + d))))
-    least = _separating_margin(run, stop)
     return drive(
-        run,
+        G,
         _subspace_loop,
-        (np.zeros(n), _new_span(n, d)),
-        lambda alpha, span: (alpha, span.mixtures[_SHORTEST]),
-        parameters=(math.sqrt(run.scale), most, _negligible(run.G), least, eps, _blurs(run)),
+        (np.zeros(n), *_new_span(n, d)),
+        lambda alpha, *arrays: (alpha, _Span(*arrays).mixtures[_SHORTEST]),
+        (math.sqrt(s), most, _negligible(G), stops, eps),
+        max_iter=max_iter,
         eps=eps,
+        separates=stops,
+        **options,
     )
 
 
@@ -9428,7 +9380,7 @@ class _Game(NamedTuple):
         return math.sqrt(self.scale) * self.G.coordinates(index)
 
     def bracket(self, play):
-        """Return (lower, upper, blur): the interval of w and p, rounded outwards, and its width due to rounding."""
+        """Return the `Bounds` of w and p, rounded outwards."""
         w, p, m, u = play
         radius = self.norm.radius(self.shape)
         total = float(p.sum()) * (1.0 - _sum_error(p.size + 16))
@@ -9438,9 +9390,10 @@ class _Game(NamedTuple):
         if size > 0.0:
             least = float(m.min()) - self.error * float(np.linalg.norm(w))
             lower = max(lower, least / size * (1.0 - _LAST))
-        return self.power * lower, self.power * upper, 2.0 * self.power * self.error * radius
+        blur = 2.0 * self.power * self.error * radius
+        return Bounds(self.power * lower, self.power * upper, blur)
 
-    def interval(self, G, scale, w, p, precise):
+    def interval(self, G, w, p, precise):
         """Return the `bracket` of fresh products, for `drive`."""
         if w.any():
             w = _unit_range(w.ravel()).reshape(w.shape)
@@ -9468,8 +9421,8 @@ def _signed_rows(Z, labels):
     return np.ascontiguousarray(tables.reshape(len(tables), -1)), tables.shape[1:]
 
 
-def _norm_game(Z, norm, labels, n_classes=2, **options):
-    """Return the run of a G with the rows z_i / power, and its `_Game`; there are n_classes or more."""
+def _norm_game(Z, norm, labels, n_classes=2):
+    """Return the `_Game` of a G with the rows z_i / power; there are n_classes or more."""
     if not isinstance(norm, Norm):
         norm = NORMS[_choice(norm, "norm", tuple(NORMS))]
     rows, shape = _signed_rows(Z, labels)
@@ -9485,9 +9438,9 @@ def _norm_game(Z, norm, labels, n_classes=2, **options):
         G = pair_gram(G, labels, n_classes)
         shape = (n_classes, *shape)
         scale = 2.0
-    run = prepare(G, **options)
-    error = 1.01 * scale * run.G.rounding().margins * math.sqrt(run.scale)
-    return run, _Game(run.G, norm, shape, scale, power, error)
+    G, s = _representation(G)
+    error = 1.01 * scale * G.rounding().margins * math.sqrt(s)
+    return _Game(G, norm, shape, scale, power, error)
 
 
 def _given_separator(w, name, game):
@@ -9603,16 +9556,15 @@ def _implicit_step(game, play, tau, sigma, pace):
     return None
 
 
-def _proximal_loop(G, k, until, play, best, pace, game, size, tol, eps):
+def _proximal_loop(
+    G, k, until, w, p, m, u, best_w, best_p, best_m, best_u, pace, game, size, tol, eps
+):
     """Make proximal point steps, at first explicit ones; ``best`` has the w and the p with the best bounds."""
     norm = game.norm
-    lower, upper, _ = game.bracket(best)
-    while True:
-        if upper <= eps:
-            return k, INFEASIBLE
-        if k >= until:
-            return k, RUNNING
-
+    play = _Play(w, p, m, u)
+    best = _Play(best_w, best_p, best_m, best_u)
+    lower, upper, *_ = game.bracket(best)
+    while k < until and upper > eps and not (k > 0 and _is_closed(lower, upper, tol)):
         # 1. tau / sigma balances the lengths of w, on the sphere, and p.
         length = norm.radius(game.shape)
         if play.w.any():
@@ -9635,7 +9587,7 @@ def _proximal_loop(G, k, until, play, best, pace, game, size, tol, eps):
         k += 1
 
         # 3. Keep the better bounds.
-        new_lower, new_upper, _ = game.bracket(new)
+        new_lower, new_upper, *_ = game.bracket(new)
         for target, source in zip(play, new, strict=True):
             target[:] = source
         if new_lower > lower:
@@ -9646,17 +9598,17 @@ def _proximal_loop(G, k, until, play, best, pace, game, size, tol, eps):
             upper = new_upper
             best.p[:] = new.p
             best.u[:] = new.u
-        if upper > eps and upper - lower <= tol * upper:
-            return k, CERTIFIED
+    return k
 
 
-@_run_options(max_iter=1000, tol=1e-6)
 def norm_margin(
     Z: Any,
     norm: str | Norm,
     *,
     labels: ArrayLike | None = None,
     eps: float | None = None,
+    max_iter: int = 1000,
+    tol: float | None = 1e-6,
     start: Result | tuple[ArrayLike, ArrayLike] | None = None,
     **options: Unpack[_Options],
 ) -> Result:
@@ -9683,6 +9635,13 @@ def norm_margin(
         Tables, which are signed, take none.
     eps : float, optional
         Stop as "infeasible" at upper <= eps; by default 1e-9 R max_i ||z_i||_2, with R the radius of the ball N <= 1.
+    max_iter : int
+        Largest number of updates in this call.
+    tol : float, optional
+        Stop as "certified" at upper - lower <= tol * upper.
+    start : Result or (w, p), optional
+        Where to go on, see `RunOptions`, or what to begin with, see the Notes.
+    **options : RunOptions
 
     See Also
     --------
@@ -9735,13 +9694,15 @@ def norm_margin(
     if not (start is None or _is_result(start)):
         weights = start
         start = None
-    run, game = _norm_game(Z, norm, labels, start=start, **options)
+    game = _norm_game(Z, norm, labels)
     begin = time.perf_counter()
     if eps is None:
         eps = 1e-9 * game.longest_row()
     eps = _number(eps, "eps", closed=True)
-    largest, products = _operator_norm(run.G)
-    n = run.G.shape()[0]
+    if tol is not None:
+        tol = _number(tol, "tol")
+    largest, products = _operator_norm(game.G)
+    n = len(game.G)
     if weights is None:
         p = np.full(n, 1.0 / n)
         w = np.array(game.norm.steepest(game.image(p)), dtype=np.float64)
@@ -9750,16 +9711,22 @@ def norm_margin(
         w, p = _given_play(weights, game)
         pace = np.array([_WARM, products + 1.0, 0.0])
     play = game.play(w, p)
+    # The certificate may differ from the loop's bounds in a last digit.
+    aim = 0.0 if tol is None else (1.0 - 1e-9) * tol
     return drive(
-        run,
+        game.G,
         _proximal_loop,
-        (play, _Play(*map(np.copy, play)), pace),
-        lambda play, best, pace: (best.w, best.p),
-        parameters=(game, math.sqrt(game.scale * largest), run.tol or 0.0, eps),
+        (*play, *map(np.copy, play), pace),
+        lambda *state: (state[4], state[5]),
+        (game, math.sqrt(game.scale * largest), aim, eps),
+        max_iter=max_iter,
+        tol=tol,
+        start=start,
+        eps=eps,
         products=lambda k: float(pace[_PRODUCTS]),
         interval=game.interval,
         spent=time.perf_counter() - begin,
-        eps=eps,
+        **options,
     )
 
 
@@ -9805,10 +9772,10 @@ def norm_certificate(
     n_classes = 2
     if labels is not None:
         n_classes = max(2, len(_array(w, "w", 2)))
-    run, game = _norm_game(Z, norm, labels, n_classes, max_iter=0)
+    game = _norm_game(Z, norm, labels, n_classes)
     w = _given_separator(w, "w", game)
-    p = _distribution(p, "p", run.G.shape()[0])
-    return game.interval(run.G, run.scale, w, p, False)[:2]
+    p = _distribution(p, "p", len(game.G))
+    return game.interval(game.G, w, p, False)[:2]
 
 
 def _descent_weights(m, logistic, q):
@@ -9834,10 +9801,9 @@ def _steepest_loop(G, k, until, w, m, q, mean, alpha, game, logistic, schedule, 
         _refuse_overflow(m, place=f" at iteration {k + 1}")
         _descent_weights(m, logistic, q)
         k += 1
-    return k, RUNNING
+    return k
 
 
-@_run_options(max_iter=1000)
 def steepest_descent(
     Z: Any,
     norm: str | Norm,
@@ -9847,6 +9813,8 @@ def steepest_descent(
     schedule: str = "sqrt",
     momentum: float = 0.0,
     loss: str = "exp",
+    max_iter: int = 1000,
+    tol: float | None = None,
     start: Result | ArrayLike | None = None,
     **options: Unpack[_Options],
 ) -> Result:
@@ -9870,6 +9838,13 @@ def steepest_descent(
         From 0 to below 1.  Above 0, g_t is the running mean g_t = momentum g_{t-1} + (1 - momentum) Z'q_t.
     loss : {"exp", "logistic"}
         l(z) = e^z or ln(1 + e^z); q_t is proportional to the l'(-<z_i, w>), with sum 1.
+    max_iter : int
+        Largest number of updates in this call.
+    tol : float, optional
+        Stop as "certified" at upper - lower <= tol * upper, at the next checkpoint.
+    start : Result or array, optional
+        Where to go on, see `RunOptions`, or what to begin with, see the Notes.
+    **options : RunOptions
 
     See Also
     --------
@@ -9908,8 +9883,8 @@ def steepest_descent(
     if not (start is None or _is_result(start)):
         given = start
         start = None
-    run, game = _norm_game(Z, norm, labels, start=start, **options)
-    n = run.G.shape()[0]
+    game = _norm_game(Z, norm, labels)
+    n = len(game.G)
     w, mean = np.zeros((2, *game.shape))
     m, alpha = np.zeros((2, n))
     q = np.full(n, 1.0 / n)
@@ -9919,12 +9894,16 @@ def steepest_descent(
         _refuse_overflow(m, place=" at the start")
         _descent_weights(m, logistic, q)
     return drive(
-        run,
+        game.G,
         _steepest_loop,
         (w, m, q, mean, alpha),
-        lambda w, m, q, mean, alpha: (w, _weights(alpha)),
-        parameters=(game, logistic, schedule, step / game.longest_row(), momentum),
+        lambda w, m, q, mean, alpha: (w, alpha),
+        (game, logistic, schedule, step / game.longest_row(), momentum),
+        max_iter=max_iter,
+        tol=tol,
+        start=start,
         interval=game.interval,
+        **options,
     )
 
 
@@ -10962,13 +10941,23 @@ def _in_coordinates(G, tol, result):
     if result.upper <= upper:
         p = result.p
         upper = result.upper
-    verdict = _Verdict(lower, upper, "rounding", _note_on_rounding(G, lower, upper, upper - lower))
-    if _is_closed(lower, upper, tol):
-        verdict = _Verdict(lower, upper, "certified")
+    status = "certified"
+    note = ""
+    if not _is_closed(lower, upper, tol):
+        status = "rounding"
+        note = _note_on_rounding(G, Bounds(lower, upper, upper - lower))
     trace = result.trace.copy()
     trace["lower"][-1] = lower
     trace["upper"][-1] = upper
-    return result._replace(p=p, trace=trace, separator=Separator(W, bias), **verdict._asdict())
+    return result._replace(
+        p=p,
+        lower=lower,
+        upper=upper,
+        status=status,
+        trace=trace,
+        separator=Separator(W, bias),
+        note=note,
+    )
 
 
 def _mixture(weights, total):
@@ -11767,23 +11756,27 @@ def _proof_of_no_margin(problem, eps, p):
     is_hard = not problem.ridge[support].any()
     if support.size <= len(problem.sides) and is_hard and _are_zero(problem.base, support):
         return math.inf
+    bound = eps * problem.reach(p) * math.sqrt(problem.scale)
+    v, norm2, _ = problem.last
+    if norm2 > (1.001 * bound * v.sum()) ** 2:
+        return 0.0  # p is no witness, which the last product shows
     products = problem.G.precise(_unit_range(p))
     rounding = problem.G.rounding() if products is None else products[2]
     least = 2.0 * (math.sqrt(rounding.square) + rounding.length)
-    bound = eps * problem.reach(p) * math.sqrt(problem.scale)
     return bound if eps > least else 0.0
 
 
-def _exact_loop(G, k, until, alpha, m, method, reads, problem, limits):
+def _exact_loop(G, k, until, alpha, m, method, reads, problem, limits, is_done):
     """Minimize by one method in every iteration: the loop that the driver is given.
 
-    ``method`` has one entry, the method of the next iteration; ``reads`` is that of the problem.
+    ``method`` has one entry, the method of the next iteration; ``reads`` is that of the problem.  An iteration that has
+    nothing to follow sets is_done[0], and the loop halts before the next one.
     """
     witness = _WITNESS * limits.eps
-    while k < until:
-        k += 1
+    while k < until and not is_done[0]:
         if math.sqrt(max(_dot(alpha, m), 0.0)) <= witness * problem.reach(alpha):
-            return k, INFEASIBLE
+            return k
+        k += 1
         # 1. Begin with the best multiple of the weights, and with the best origin if the intercept is free.
         current = method[0]
         start = alpha.copy()
@@ -11808,13 +11801,12 @@ def _exact_loop(G, k, until, alpha, m, method, reads, problem, limits):
         if is_lost:
             alpha[:] = start
         problem.finish(alpha, m)
-        if is_lost:
-            return k, EXHAUSTED
         v, norm2, _ = problem.last
         length = math.sqrt(max(norm2, 0.0) / problem.scale)
         new_norm = length / v.sum()
-        if length <= witness * problem.reach(v):
-            return k, INFEASIBLE
+        if is_lost or length <= witness * problem.reach(v):
+            is_done[0] = True
+            break
         new_gap = 1.0 - m.min() / alpha.sum() / new_norm / new_norm
         is_halved = new_gap < 0.5 * gap
         # 4. Choose the next method.
@@ -11825,7 +11817,8 @@ def _exact_loop(G, k, until, alpha, m, method, reads, problem, limits):
         if following == _BLOCKS and current != _BLOCKS:
             if current == _NEWTON and limits.in_coordinates:
                 # Nothing else sees more of so many points on so few coordinates.
-                return k, EXHAUSTED
+                is_done[0] = True
+                break
             if support > limits.largest_support:
                 remedy = "noisy points ask for a soft margin, by a ridge or a finite C"
                 if np.any(problem.ridge):
@@ -11840,21 +11833,21 @@ def _exact_loop(G, k, until, alpha, m, method, reads, problem, limits):
             is_rounding |= gap <= limits.tol
         if current == _FACES:
             is_rounding |= new_gap > _STALLED * gap and new_norm > (1.0 - limits.tol) * norm
-        if is_rounding and not is_halved and new_norm > _STALLED * norm:
-            return k, EXHAUSTED
-        if following == current and np.array_equal(alpha, start):
-            return k, EXHAUSTED
+        has_stalled = is_rounding and not is_halved and new_norm > _STALLED * norm
+        is_done[0] = has_stalled or (following == current and np.array_equal(alpha, start))
         # 6. Go over to faces where pair steps get nowhere.
         is_stuck = following == current and current in (_BLOCKS, _PAIRS) and not is_halved
         if is_stuck and support <= 2 * _LARGEST_FACE:
             method[0] = _FACES
-    return k, RUNNING
+    return k
 
 
-@_algorithm(max_iter=100, tol=1e-6)
 def max_margin(
     G: GramLike,
     *,
+    max_iter: int = 100,
+    tol: float = 1e-6,
+    trace_at: ArrayLike | None = None,
     start: Result | ArrayLike | None = None,
     **options: Unpack[_Options],
 ) -> Result:
@@ -11879,6 +11872,15 @@ def max_margin(
     G : array, shape (n, n), or representation
         Signed Gram matrix: `gram` where n^2 entries fit into memory, `lazy_gram` for more points; for the linear kernel
         `features`, which reaches the least tol.
+    max_iter : int
+        Largest number of iterations in this call.
+    tol : float
+        Stop as "certified" at upper - lower <= tol * upper.
+    trace_at : array of int, optional
+        Checkpoints; by default every iteration.
+    start : Result or array, optional
+        Where to go on, see `RunOptions`, or what to begin with, see the Notes.
+    **options : RunOptions
 
     See Also
     --------
@@ -11938,20 +11940,16 @@ def max_margin(
     ('certified', 1.414213562)
     """
     # 1. The problem, with a checkpoint at every iteration
-    tol = _number(options["tol"], "tol")
+    tol = _number(tol, "tol")
     weights = None
     if not _is_result(start) and np.ndim(start) == 1:
         weights = start
         start = None
-    if options["trace_at"] is not None:
-        run = prepare(G, start=start, free_intercept=True, **options)
-    else:
-        run = prepare(G, start=start, free_intercept=True, **{**options, "trace_at": ()})
-        first = int(run.checkpoints[0])
-        last = int(run.checkpoints[-1])
-        run = run._replace(checkpoints=range(first, last + 1))
-    problem = _Problem(run.G, run.scale)
-    limits = _limits(run.G, run.scale, tol)
+    if trace_at is None:
+        trace_at = range(2**53)
+    G, s = _representation(G)
+    problem = _Problem(G, s)
+    limits = _limits(G, s, tol)
     # 2. The weights to begin with
     alpha = np.zeros(problem.n)
     m = np.zeros(problem.n)
@@ -11973,18 +11971,24 @@ def max_margin(
         _interval, products=lambda G, scale, *points: [problem.product(v) for v in points]
     )
     result = drive(
-        run,
+        G,
         _exact_loop,
         (alpha, m, np.array([method]), problem.reads),
         lambda alpha, *_: (alpha, alpha),
-        parameters=(problem, limits),
-        interval=interval,
-        products=lambda k: problem.reads[0] / problem.n**2,
+        (problem, limits, [False]),
+        max_iter=max_iter,
+        tol=tol,
+        trace_at=trace_at,
+        start=start,
         eps=functools.partial(_proof_of_no_margin, problem, limits.eps),
+        takes_free=True,
+        products=lambda k: problem.reads[0] / problem.n**2,
+        interval=interval,
+        **options,
     )
     # 4. Where the weights have too few digits, the coordinates of the separator
     if result.status in ("rounding", "infeasible") and _takes_coordinates(problem, result.status):
-        return _in_coordinates(run.G, tol, result)
+        return _in_coordinates(G, tol, result)
     return result
 
 
