@@ -473,7 +473,7 @@ _TRACE = np.dtype(
 _WHOLE = 2**53  # beyond it not every integer is a number in double precision
 _POINTS = (1e-100, 1e100)  # the least and the largest size, max_ij |x_ij|, of points
 _ENTRIES = (1e-200, 1e200)  # the same of max_i G_ii, a square of points
-_MARGINS = (0.0, 1e200)  # the same of margins G alpha
+_MARGINS = (0.0, 1e200)  # the same of margins G alpha, which may all be 0
 _TINY = float(np.finfo(np.float64).tiny)  # smaller numbers have fewer digits
 _RATIOS = (1e-16, 1e16)  # of a ridge to max_i G_ii, and of weights to one another
 
@@ -2635,7 +2635,7 @@ def _normalizers(diagonal, normalize, name="X", reference=None):
         row = diagonal.argmax()
         raise ValueError(
             f"the largest K(x, x) is {diagonal[row]:g}, of row {row} of {name}, and must be from {low:g} to {high:g}: "
-            f"rescale, {name} / np.abs({name}).max()"
+            f"rescale, {name} / np.abs({name}).max(), or give the kernel other parameters"
         )
     if normalize is None:
         return np.ones(diagonal.size)
@@ -5337,8 +5337,8 @@ def gram(
     *What points are taken.*  Arrays, lists, data frames and SciPy sparse matrices of float64, float32, integers or
     booleans.  Integers beyond 2^53, as time stamps in nanoseconds, dates, durations, text, complex numbers, and values
     that are masked, missing or not finite are errors, which name the place and the remedy.  The largest absolute value
-    of all points must be from 1e-100 to 1e100, and that of a kernel matrix from 1e-200 to 1e200.  All functions that
-    take points keep to this.
+    of all points must be from 1e-100 to 1e100, as a constant intercept other than 0, and that of a kernel matrix from
+    1e-200 to 1e200.  All functions that take points keep to this.
 
     References
     ----------
@@ -8198,8 +8198,7 @@ def winnow(
     Parameters
     ----------
     Z : array, shape (n, d)
-        The signed rows, none of them zero; not a Gram matrix.  The Notes of `gram` say what becomes of integers above
-        2^53, also in `norm_margin`.
+        The signed rows, none of them zero; not a Gram matrix.
     eta : float
         Learning rate, above 0.  The guarantee needs eta < 2 rho_1; rho_1 is best.
 

@@ -711,6 +711,7 @@ REFUSALS = {  # by what is wrong: calls, their error, and words
         (lambda: fm.gram(X, Y, sigma2=INF), ValueError, ["sigma2", "inf"]),
         (lambda: fm.gram(X, Y, sigma2=1e-320), ValueError, ["sigma2"]),
         (lambda: fm.gram(X, Y, kernel="poly", coef0=-1.0), ValueError, ["coef0", "-1.0"]),
+        (lambda: fm.gram(X, Y, kernel="poly", coef0=1e90), ValueError, ["K(x, x)", "parameters"]),
         (lambda: fm.gram(X, Y, kernel="poly", degree=0), ValueError, ["degree", "0"]),
         (lambda: fm.gram(X, Y, kernel="poly", degree=2.0), TypeError, ["degree", "integer"]),
         (lambda: fm.gram(X, Y, kernel="poly", degree=True), ValueError, ["degree", "True"]),
