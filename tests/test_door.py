@@ -1146,8 +1146,7 @@ def test_sparse_is_refused_where_only_arrays_will_do(call, sp):
 
 def test_sparse_values_of_a_kernel(sp):
     words = ["kernel(A, B) is sparse", "kernel(A, B).toarray()"]
-    call = lambda: fm.gram(EYE, kernel=lambda A, B: sp.csr_array(A @ B.T))  # noqa: E731
-    check_raises(call, TypeError, words)
+    check_raises(lambda: fm.gram(EYE, kernel=lambda A, B: sp.csr_array(A @ B.T)), TypeError, words)
 
 
 # ======================================================================================================
