@@ -2824,10 +2824,9 @@ class Gram:
 
     Notes
     -----
-    *A free intercept.*  p ranges over the points of the simplex with y'p = 0, so that each class has half of the weight.
-    For such p ||p||_G is half the distance between a point of one convex hull and a point of the other.  It does not
-    depend on the origin: G may be replaced by G + h y' + y h' for any h, and margins m by m + b y for any b.  The margin
-    is
+    *A free intercept.*  p ranges over the points of the simplex with y'p = 0: each class has half of the weight.  For
+    such p ||p||_G is half the distance between a point of one convex hull and a point of the other.  It does not depend
+    on the origin: G may be replaced by G + h y' + y h' for any h, and margins m by m + b y for any b.  The margin is
 
         rho = max_{w, b} min_i y_i (<w, x_i> + b) / ||w|| = min_p ||p||_G.
 
@@ -3043,7 +3042,9 @@ class Gram:
         if more is not None:
             rounding = rounding.scaled(self._share())
             # where the terms cancel
-            rounding = rounding._replace(lost=rounding.lost + _LAST * np.abs(m - terms) / self.scale)
+            rounding = rounding._replace(
+                lost=rounding.lost + _LAST * np.abs(m - terms) / self.scale
+            )
         return size + sum(_precise_dot(terms, v)), m, rounding
 
     def _ridges(self):
@@ -3053,7 +3054,9 @@ class Gram:
     def _changed(self, **attributes):
         """Return a copy with these attributes, which are not checked again."""
         twin = object.__new__(type(self))
-        held = {name: value for name, value in vars(self).items() if name not in ("scale", "arrays")}
+        held = {
+            name: value for name, value in vars(self).items() if name not in ("scale", "arrays")
+        }
         vars(twin).update(held, **attributes)
         return twin
 
@@ -3212,7 +3215,9 @@ class Gram:
             return 0.0
         v = _unit_range(alpha)
         largest = np.abs(v).argmax()
-        return _offset(self.signs, self._measured(v, precise=True)[1]) * (alpha[largest] / v[largest])
+        return _offset(self.signs, self._measured(v, precise=True)[1]) * (
+            alpha[largest] / v[largest]
+        )
 
     def _weights(self, result):
         """Return the checked weights of a Result, or given weights, as rows (k, n), and whether they were rows."""
@@ -3396,7 +3401,8 @@ def _refuse_unsigned(G, name):
     """Refuse a kernel matrix where the problem of labeled points is wanted."""
     if G.kernel is not None and G.labels is None:
         raise ValueError(
-            f"{name} must have labels, and this is K, made without y: give {G._made_by}(X, y, ...), or take K.signed(y)"
+            f"{name} must have labels, and this is K, made without y: give {G._made_by}(X, y, ...), or take "
+            "K.signed(y)"
         )
 
 
@@ -4521,9 +4527,7 @@ class LazyGram(Gram):
         points = self.points.take(index)
         # The columns of a precomputed kernel are points, too.
         d = points.squares.size if self.kernel.name == "precomputed" else self.d
-        return self._take(
-            index, points=points, c=self.c[index], entries=self.entries[index], d=d
-        )
+        return self._take(index, points=points, c=self.c[index], entries=self.entries[index], d=d)
 
     def dense(self) -> Array:
         n = self.n
@@ -4870,7 +4874,9 @@ class PairGram(Gram):
         if _is_free(K.intercept):
             raise ValueError('intercept="free" takes two classes: give K intercept=1.0, or none')
         if np.any(K.ridge):
-            raise ValueError("K must have no ridge: give it to pair_gram(K, labels, k, ridge=...), for the pairs")
+            raise ValueError(
+                "K must have no ridge: give it to pair_gram(K, labels, k, ridge=...), for the pairs"
+            )
         n_classes = _count(n_classes, "n_classes", 2)
         labels = _labels(labels, len(K), "labels", range(n_classes)).astype(np.int64)
         point, right, wrong = (part.astype(np.int32) for part in _pairs(labels, n_classes))
@@ -5075,9 +5081,7 @@ class PairGram(Gram):
         ]
 
 
-def pair_gram(
-    K: GramLike, labels: ArrayLike, n_classes: int, *, ridge: ArrayLike = 0.0
-) -> Gram:
+def pair_gram(K: GramLike, labels: ArrayLike, n_classes: int, *, ridge: ArrayLike = 0.0) -> Gram:
     """Make G of points of several classes, on which every algorithm runs.
 
     The multiclass problem as a binary one: G = Z Z' + diag(r) with a row for each point and wrong class.
@@ -5926,7 +5930,9 @@ def _operator_norm(G):
 # bit for bit.  The body of a loop consists of scalar arithmetic, the operations `product` and `add_column`, and
 # compiled steps.  It has no loop over entries, so that it is fast as Python source, too.
 
-_TAKES_FREE = "`max_margin`, and `momentum`, `gradient_descent` and `normalized_gradient_descent` by default"
+_TAKES_FREE = (
+    "`max_margin`, and `momentum`, `gradient_descent` and `normalized_gradient_descent` by default"
+)
 
 # The share of s ||v||_1 by which an iteration may change the error of a G v that a loop updates: 16 roundings
 _DRIFT = 16.0 * _UNIT
@@ -8379,7 +8385,7 @@ def _subspace_loop(G, k, until, alpha, *arrays_and_parameters):
     count = len(_Span._fields)
     span = _Span(*arrays_and_parameters[:count])
     sqrt_s, memory, negligible, stops, eps = arrays_and_parameters[count:]
-    dimension = G._width if G._has_rows else G.n
+    dimension = span.coordinates.shape[1] or G.n
     while k < until:
         # 1. Halt if a product, which is not counted, confirms what the span says.
         p = span.mixtures[_SHORTEST]
@@ -8484,7 +8490,8 @@ def subspace_perceptron(
     stops = _choice(stop, "stop", ("separated", None)) is not None
     G, s = _representation(G)
     n = G.n
-    d = G._width if G._has_rows else 0
+    has_coordinates = G._has_rows and not np.any(G.ridge)
+    d = G._width if has_coordinates else 0
     most = max(5, int(memory / (8.0 * (2 * n + d))))
     return drive(
         G,
@@ -11352,9 +11359,7 @@ def max_margin(
     problem.reads[0] = 0.0  # which does not count
     method = _first_method(problem, limits, support)
     # 3. The run, whose certificates take the products that iterations end with
-    interval = functools.partial(
-        _interval, products=lambda G, scale, *points: [problem.product(v) for v in points]
-    )
+    interval = functools.partial(_interval, products=problem.product)
     result = drive(
         G,
         _exact_loop,
