@@ -11352,9 +11352,7 @@ def max_margin(
     problem.reads[0] = 0.0  # which does not count
     method = _first_method(problem, limits, support)
     # 3. The run, whose certificates take the products that iterations end with
-    interval = functools.partial(
-        _interval, products=lambda G, scale, *points: [problem.product(v) for v in points]
-    )
+    interval = functools.partial(_interval, products=problem.product)
     result = drive(
         G,
         _exact_loop,
