@@ -3244,8 +3244,8 @@ def _lengths_of(diagonal):
 class Rounding(NamedTuple):
     """Bounds on the rounding errors of a product, known before it is computed.
 
-    Let v have ||v||_1 <= 1.  Let (w, m) = (Z'v, G v) be the results of a product in two steps, and r^2 the v'Gv that comes with it.
-    With s = max_i G_ii, the l_i of `Gram.relative_lengths`, and t = sum_i l_i |v_i|, which is at most 1,
+    Let v have ||v||_1 <= 1.  Let m be the computed G v, and r^2 the computed v'Gv: of rows <w, w> for w = Z'v, of any
+    other G v'm.  With s = max_i G_ii, l_i = sqrt(G_ii / s), and t = sum_i l_i |v_i|, which is at most 1,
 
         |m_i - (G v)_i| <= margins s l_i t + lost_i s,
         sqrt(max(r^2 - square s t^2, 0)) - length sqrt(s) t <= ||v||_G <= sqrt(r^2 + square s t^2) + length sqrt(s) t,
@@ -3293,7 +3293,7 @@ class Rounding(NamedTuple):
 
         ``unit`` is the largest relative error of one operation: 2^-53 in double and 2^-24 in single precision.
         ``rows`` bounds the error of a stored row, ||stored z_i - z_i|| <= rows ||z_i||, if G is meant to be that of
-        other rows than the stored ones.  ``square`` must return <w, w>, summed in double precision.
+        other rows than the stored ones.  v'Gv must be computed as <w, w>, summed in double precision.
         """
         error = 1.01 * (_sum_error(n + d + 8, unit) + 2.0 * rows)
         return cls(error, 0.0, error)
