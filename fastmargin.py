@@ -60,12 +60,12 @@ Sources, by the key used below:
                    classification via hinge loss diagonal descent, arXiv 2212.12675, 2022
 
 Contents (search for the number and title, as in "# 5.4 rows"; what a room needs stands above it)
-    1    result and input   Result, Separator
+    1    result and input   Result
     2    vectors
     3    simplex            project_simplex, entropy_prox, l2_prox
     4    kernels            Kernel, kernel_matrix
     5    representations of G
-    5.1  operations         Representation, Rounding, lift, margins, add_column, softmax_pass, square, table_margins
+    5.1  operations         Gram, Rounding, lift, margins, add_column, softmax_pass, square, table_margins
     5.2  ridge and offset   RidgeGram, FreeGram
     5.3  dense              DenseGram
     5.4  rows               FeatureGram
@@ -108,6 +108,7 @@ import os
 import sys
 import threading
 import time
+import types
 import warnings
 from collections import namedtuple
 from collections.abc import Callable
@@ -123,10 +124,10 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 __version__ = "2.0.0"
 __all__ = [
     "ALGORITHMS",
+    "Gram",
     "MaxMarginClassifier",
     "NORMS",
     "Norm",
-    "Representation",
     "Result",
     "RunOptions",
     "adaptive_sampling",
@@ -147,8 +148,6 @@ __all__ = [
     "kernel_matrix",
     "l2_prox",
     "lazy_gram",
-    "lift",
-    "margins",
     "max_margin",
     "momentum",
     "nkp",
@@ -162,11 +161,8 @@ __all__ = [
     "separator_margin",
     "snkp",
     "snkpvn",
-    "softmax_pass",
-    "square",
     "steepest_descent",
     "subspace_perceptron",
-    "table_margins",
     "von_neumann",
     "winnow",
     "witnesses",
@@ -178,13 +174,10 @@ _RETURNED = [
     "Bounds",
     "DenseGram",
     "FeatureGram",
-    "FreeGram",
     "Kernel",
     "LazyGram",
     "PairGram",
-    "RidgeGram",
     "Rounding",
-    "Separator",
     "SparseGram",
     "Witnesses",
 ]
@@ -196,7 +189,7 @@ def __dir__():
 
 
 Array: TypeAlias = NDArray[Any]
-GramLike: TypeAlias = "ArrayLike | Representation"  # what algorithms take as G
+GramLike: TypeAlias = "ArrayLike | Gram"  # what algorithms take as G
 Callback: TypeAlias = "Callable[[Result], object] | None"
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
@@ -294,6 +287,14 @@ def _enter(code, *args):
         return code(*args)
 
 
+def _twins(function):
+    """Compile a function with loops over `prange` twice: for one thread, and for several."""
+    in_parallel = types.FunctionType(function.__code__, function.__globals__, function.__name__)
+    # Numba keeps compiled code under this name.
+    in_parallel.__qualname__ = f"{function.__qualname__}_in_parallel"
+    return njit(cache=_CACHE)(function), njit(cache=_CACHE, parallel=True)(in_parallel)
+
+
 def _enter_by_size(work, alone, in_parallel, *args):
     """Call compiled code for one thread or for several, if the work, in entries read, is worth waking them."""
     if work < _SERIAL or os.getpid() != _PROCESS:
@@ -305,31 +306,6 @@ def _enter_by_size(work, alone, in_parallel, *args):
 # ======================================================================================================
 # 1 result and input
 # ======================================================================================================
-
-
-class Separator(NamedTuple):
-    """A separator by its coordinates, where no weights in double precision give it; of the rows of G.
-
-    Attributes
-    ----------
-    coordinates : array, shape (d,), of pairs (n_classes, d)
-        w with f(x) = <w, x - origin> + bias, where the origin is that of G, and 0 if G has none.
-    bias : float
-        0 unless the intercept is free.
-
-    Examples
-    --------
-    A margin of 2.475488 among rows of length 3e5:
-
-    >>> rows = [[82020, 153963, 3], [-255124, 200296, 1], [-176977, -81950, 3], [-108096, 178695, 2]]
-    >>> rows = np.array([*rows, [94666, -174371, 3]], dtype=float)
-    >>> result = fm.max_margin(fm.FeatureGram(rows), tol=1e-9)
-    >>> round(result.lower, 6), result.separator.coordinates.size
-    (2.475488, 3)
-    """
-
-    coordinates: Array
-    bias: float
 
 
 class Result(NamedTuple):
@@ -369,9 +345,9 @@ class Result(NamedTuple):
         With keep_iterates=True, alpha at every row of the trace.  None in the partial results that a callback sees.
     state : tuple
         (name of the loop, its arrays), which ``start=result`` continues from.
-    separator : Separator or None
-        The separator by its coordinates, of a `max_margin` that weights cannot express: where the units of columns are
-        far apart.  `Representation.decision_function` and `Representation.bias` take it in place of alpha.
+    separator : array, shape (d,), of pairs (n_classes, d), or None
+        The separator of the rows of G by its coordinates, of a `max_margin` that weights in double precision cannot
+        express: where the units of columns are far apart.  `Gram.decision_function` takes it in place of alpha.
     note : str
         Of a run that ends as "rounding": which gap rounding leaves within reach, and what would be more precise.
     bias : float
@@ -380,7 +356,7 @@ class Result(NamedTuple):
     See Also
     --------
     certificate : the interval for any alpha and p.
-    Representation.decision_function : the values f(x) at new points.
+    Gram.decision_function : the values f(x) at new points.
 
     Examples
     --------
@@ -399,7 +375,7 @@ class Result(NamedTuple):
     trace: Array
     iterates: Array | None
     state: tuple[Any, ...]
-    separator: Separator | None = None
+    separator: Array | None = None
     note: str = ""
     bias: float = 0.0
 
@@ -494,7 +470,7 @@ def _plain(a, name):
             f"{name} is sparse, which only points may be: pass {name}.toarray() if memory allows"
         )
     if hasattr(a, "_fields") or hasattr(a, "routines"):  # a representation is no table of points
-        kinds = "an array or of a subclass of Representation" if name == "G" else "an array"
+        kinds = "an array or of a subclass of Gram" if name == "G" else "an array"
         raise TypeError(f"{name} must be {kinds}, got {type(a).__name__}")
     return np.asarray(a)
 
@@ -2641,7 +2617,7 @@ def kernel_matrix(
     See Also
     --------
     gram : the signed, normalised matrix of one set of points.
-    Representation.decision_function : the scores of new points.
+    Gram.decision_function : the scores of new points.
 
     Examples
     --------
@@ -2742,52 +2718,20 @@ class _LinearScores(NamedTuple):
 
 
 # ======================================================================================================
-# 5 representations of G
+# 5 G
 # ======================================================================================================
 
 # ------------------------------------------------------------------------------------------------------
-# 5.1 operations
+# 5.1 what all kinds of G have
 # ------------------------------------------------------------------------------------------------------
 #
-# Every loop is written once, for any G that has the operations below.  A dense, feature or sparse G keeps its numbers
-# in a named tuple, ``G.arrays``, whose operations are compiled functions: compiled loops are given that tuple and run
-# compiled from end to end.  Any other G has methods only.  Then the same loop runs as Python source, because a product
-# costs much more than the interpreter.
+# A loop is written once, for any G, over two operations: `product` and `add_column`.  A matrix, rows and sparse rows
+# keep their numbers in a named tuple, ``G.arrays``, for which both are compiled: compiled loops are given that tuple.
+# Any other G has methods only.  Then the same loop runs as Python source, because a product costs much more than the
+# interpreter.
 
-
-@register_jitable
-def _three_step_pass(G, w, m, q, u):
-    margins(G, w, m)
-    log_total = _softmax(m, q)
-    lift(G, q, u)
-    return log_total
-
-
-@register_jitable
-def _inner_product(G: Any, v: Array, w: Array, m: Array) -> float:
-    return _dot(v, m)
-
-
-@register_jitable
-def _one_by_one(G: Any, W: Array, M: Array) -> None:
-    for c in range(W.shape[0]):
-        margins(G, W[c], M[c])
-
-
-def _image(G, v):
-    """Return G v."""
-    w = np.empty(G.shape()[1])
-    m = np.empty(v.size)
-    lift(G, v, w)
-    margins(G, w, m)
-    return m
-
-
-def _add_by_product(G: Any, index: Any, weights: Any, m: Array) -> None:
-    """m <- m + sum_k weights_k G e_index_k, by a product."""
-    v = np.zeros(m.size)
-    v[index] = weights
-    m += _image(G, v)
+_LARGEST_COPY = 1 << 31  # bytes above which `numpy.asarray` of a G without a matrix is refused
+_MOST_ENTRIES = 1 << 26  # of rows that are written down to find witnesses: 0.5 GB
 
 
 def _frozen(array):
@@ -2799,135 +2743,219 @@ def _frozen(array):
     return view
 
 
-_LARGEST_COPY = 1 << 31  # bytes above which `numpy.asarray` of a G without a matrix is refused
-_MOST_ENTRIES = 1 << 26  # of rows that are written down to find witnesses: 0.5 GB
+class Gram:
+    """G, the signed Gram matrix of points: the base class of all kinds, and of a class of your own.
 
+    G = Z Z' + diag(r), for the signed rows z_i of points and a ridge r.
 
-# The facts of a representation.  A wrapper has those of the G that it wraps, but for its own.
-_FACTS = ("labels", "kernel", "normalize", "intercept", "ridge", "d", "origin")
+    *A class of your own*, in any library, gives four things: ``unit``, the numbers ``n`` and ``d``, and the methods
+    ``_diagonal()`` and ``_product(v)`` of Z Z'.  All algorithms run on it.  By default its products are sums over n
+    points and d coordinates, in any order, in which each operation has a relative error of at most ``unit``: 2.0**-53
+    in double and 2.0**-24 in single precision.  Nothing checks that: with too small a unit intervals are false.  A
+    class whose products err otherwise returns its own `Rounding` from ``_rounding()``.  One that can compute more
+    precisely returns (v'Gv, G v, their `Rounding`) for ||v||_1 <= 1 from ``_precise(v)``: then certificates are as
+    narrow as these allow.
 
+    *Facts* are attributes that say what G is.  Constructors set them once, and nobody changes them.  A G that has a
+    kernel and no labels is an unsigned K, which `pair_gram` and `signed` take and algorithms refuse.
 
-class Representation:
-    """Bring a G of your own by four things, in any library: the base class of all representations of G.
-
-    ``unit`` is the largest relative error of one operation: 2.0**-53 in double and 2.0**-24 in single precision.
-    ``shape()`` returns (n, d), the numbers of points and of coordinates.  ``diagonal()`` returns the G_ii.
-    ``lift(v, w)`` and ``margins(w, m)`` compute w <- Z'v and m <- Z w, which together are one product G v.
-
-    *Coordinates* w = Z'v stand for the separator sum_i v_i z_i.  With explicit features w is that vector in R^d.  A
-    dense G has no features at hand.  There w is v itself, and Z w is G v.  A class whose w are features says so by
-    ``has_coordinates = True``, and returns <w, w> from ``square(v, w, m)``: then it scores new points.
-
-    All other methods have defaults that use these four.  Overriding them makes G faster or `rounding` tighter.  Where
-    ``access`` is not "products", a method ``restrict(index)`` is needed as well; it returns G on some of the points.
-
-    *Facts* are attributes that say what G is.  Constructors set them once, and nobody changes them.  A subclass may
-    leave them out.  One that has a kernel and no labels is an unsigned K, which `pair_gram` and `signed` take and
-    algorithms refuse.
-
-    The intervals lower <= rho <= upper are about the exact G of the numbers that the class stores.  `rounding` says how
-    far its products may be from exact ones.  By default they are sums over points and coordinates, in any order, in
-    which each operation has a relative error of at most ``unit``.  Nothing checks that: with too small a unit intervals
-    are false.  If the stored rows are themselves approximations, `rounding` must say so: see `Rounding.of_rows`.
+    The intervals lower <= rho <= upper are about the exact G of the numbers that G stores.
 
     Attributes
     ----------
+    n : int, points
+    d : int, columns of the points, or None if they are not known
     labels : array, shape (n,), -1 or +1, or None if they are not known; of pairs the classes of the points
     kernel : Kernel, or None if it is not known: the kernel with its parameters as numbers
     normalize : {"unit", "max", None}, as in `gram`
     intercept : float or "free", as in `gram`
-    ridge : array, shape (n,), or 0.0, what `RidgeGram` adds to the diagonal
-    d : int, columns of the points, or None if they are not known
+    ridge : array, shape (n,), or 0.0
     origin : array, shape (d,), or None for 0; the rows are those of x_i - origin
-    access : {"products", "computed", "stored"}, how single entries of G are had
-    unit : float, the largest relative error of one operation in `lift` and `margins`
-    has_coordinates : bool, True if w = Z'v is an explicit vector of features, so that `square` returns <w, w>
+    unit : float, the largest relative error of one operation in a product
+
+    Notes
+    -----
+    *A free intercept.*  p ranges over the points of the simplex with y'p = 0, so that each class has half of the weight.
+    For such p ||p||_G is half the distance between a point of one convex hull and a point of the other.  It does not
+    depend on the origin: G may be replaced by G + h y' + y h' for any h, and margins m by m + b y for any b.  The margin
+    is
+
+        rho = max_{w, b} min_i y_i (<w, x_i> + b) / ||w|| = min_p ||p||_G.
+
+    `max_margin` takes such a G, and by default `momentum`, `gradient_descent` and `normalized_gradient_descent`: their
+    softmax is one in each class, with weight 1/2, which is the gradient of the minimum over b of
+    ln sum_i exp(-m_i - b y_i).
 
     Examples
     --------
-    >>> class Rows(fm.Representation):
+    >>> class Rows(fm.Gram):
     ...     unit = 2.0**-53
-    ...     def __init__(self, Z): self.Z = Z
-    ...     def shape(self): return self.Z.shape
-    ...     def diagonal(self): return (self.Z**2).sum(axis=1)
-    ...     def lift(self, v, w): w[:] = self.Z.T @ v
-    ...     def margins(self, w, m): m[:] = self.Z @ w
+    ...     def __init__(self, Z):
+    ...         self.Z = Z
+    ...         self.n, self.d = Z.shape
+    ...     def _diagonal(self): return (self.Z**2).sum(axis=1)
+    ...     def _product(self, v): return self.Z @ (self.Z.T @ v)
     >>> G = Rows(np.array([[2.0, 1.0], [1.0, 3.0]]))
     >>> G @ np.array([1.0, 0.0]), round(fm.max_margin(G).lower, 6)
     (array([5., 5.]), 2.236068)
     """
 
+    n: int
+    d: int | None = None
     labels: Array | None = None
     kernel: Kernel | None = None
     normalize: str | None = None
     intercept: float | str = 0.0
     ridge: Array | float = 0.0
-    d: int | None = None
     origin: Array | None = None
-    access: str = "products"
     unit: float | None = None
-    has_coordinates: bool = False
-    routines: dict[str, Any] = {}  # compiled operations by name, of the kinds that have them
-    made_by: str = "gram"  # the function that makes this kind
+    arrays: Any = None  # what compiled loops are given, of the kinds that have compiled operations
+    _made_by = "gram"  # the function that makes this kind
+    _access = "products"  # how single entries are had: by "products", "computed", or "stored"
+    _has_rows = False  # True if `_lift`, `_margins` and `coordinates` know rows z_i
 
-    add_column = _add_by_product
-    square = _inner_product
+    # What a kind brings; all without the ridge.
 
-    def product(self, v: Array, out: Array) -> None:
-        out[:] = _image(self, v)
+    def _diagonal(self):
+        raise NotImplementedError(f"{type(self).__name__} has no _diagonal()")
 
-    table_margins = _one_by_one
+    def _product(self, v):
+        raise NotImplementedError(f"{type(self).__name__} has no _product(v)")
 
-    def _set_facts(self, like=None, **facts):
-        """Set all facts: those that are given, others as they are of another representation, or by default."""
-        source = type(self) if like is None else like
-        for name in _FACTS:
-            setattr(self, name, facts.get(name, getattr(source, name)))
+    def _products(self, V):
+        """Return G v for each row v of V."""
+        return np.array([self._product(v) for v in V])
 
-    def _changed(self, **attributes):
-        """Return a copy with these attributes, which are not checked again."""
-        twin = object.__new__(type(self))
-        held = {name: value for name, value in vars(self).items() if not name.startswith("_known")}
-        vars(twin).update(held, **attributes)
-        return twin
+    def _add_column(self, i, c, m):
+        """m <- m + c G e_i."""
+        v = np.zeros(self.n)
+        v[i] = c
+        m += self._product(v)
 
-    def _restricted(self, index, **attributes):
-        """Return a copy with the labels of some points and with these attributes."""
-        labels = None if self.labels is None else self.labels[index]
-        return self._changed(labels=labels, **attributes)
+    def _block(self, rows, columns):
+        out = np.zeros((rows.size, self.n))
+        for i, row in zip(rows, out, strict=True):
+            self._add_column(i, 1.0, row)
+        return out[:, columns]
 
-    def restrict(self, index: Array) -> Representation:
-        """Return G on some of the points, with their labels, for an array of their places.
+    def _rounding(self):
+        margins = Rounding.of_rows(self.n, self.d or 0, self.unit).margins
+        return Rounding(margins, margins + 1.01 * _sum_error(self.n + 8), 0.0)
 
-        Raises ValueError if the intercept is free and the points are of one class.
+    def _plain(self, v):
+        """Return (v'Gv, G v) for ||v||_1 <= 1; `_rounding` is theirs."""
+        m = self._product(v)
+        return float(_dot(v, m)), m
+
+    def _precise(self, v):
+        """Return (v'Gv, G v, their `Rounding`) for ||v||_1 <= 1, more precisely than `_plain`; None if it cannot."""
+        return None
+
+    def _relative_lengths(self):
+        """Return the l_i to which the `Rounding` is relative, (n,), at most 1.
+
+        A G whose error in an entry G_ij is in proportion to sqrt(G_ii G_jj) has l_i = sqrt(G_ii / max_j G_jj), as the
+        kinds of this module.  Then a few long points cost no digits of the others.
         """
-        raise NotImplementedError(f"{type(self).__name__} has no restrict(index)")
+        return np.ones(self.n)
+
+    def _restrict(self, index):
+        raise NotImplementedError(f"{type(self).__name__} has no _restrict(index)")
+
+    def _with_signs(self, y):
+        raise TypeError(f"{type(self).__name__} has no signs to choose: give it signed rows")
+
+    def _error_of_squares(self):
+        """Return how far below 0 rounding may bring v'Gv for ||v||_1 <= 1, over s; that of a kernel with it."""
+        return self.rounding().square
+
+    def _rounded_rows(self, index):
+        """Return rows of some points, (k, d), and a bound on the relative error of their entries; None if it cannot, or
+        if they are too many.
+
+        They are the z_i up to a positive factor for each.
+        """
+        return None
+
+    def _exact_block(self, index):
+        """Return G on some points in rationals, up to a positive factor for each point; None if it cannot."""
+        return None
+
+    def _scores(self, alpha):
+        """Return the function that scores new points for k rows of weights alpha: X -> f(X), (m, k), without a bias."""
+        raise TypeError(
+            f"{type(self).__name__} does not know the kernel that scores new points: make G by gram, features or "
+            "lazy_gram of the points"
+        )
+
+    def _by_output(self, scores, k):
+        """Return scores (m, k times outputs) as one table for each of k rows of weights: here (k, m)."""
+        return scores.T
+
+    @property
+    def _more_precise(self):
+        """What holds these points with more digits, or "" if nothing of this module does."""
+        return ""
+
+    @property
+    def _work(self):
+        """The number of entries that a product reads or evaluates."""
+        return float(self.n) * (self.d or self.n)
+
+    def _size(self):
+        return _counted(self.n, "point")
+
+    def _kind(self):
+        return type(self).__name__
+
+    # What all kinds have.
+
+    @functools.cached_property
+    def scale(self) -> float:
+        """s = max_i G_ii."""
+        return _scale_of(self)
+
+    @property
+    def signs(self) -> Array | None:
+        """The labels y if the intercept is free, so that a bias b adds b y to margins; else None."""
+        return self.labels if _is_free(self.intercept) else None
 
     def __len__(self) -> int:
-        return self.shape()[0]
+        return self.n
+
+    def diagonal(self) -> Array:
+        """Return all G_ii, (n,)."""
+        return self._diagonal() + self.ridge
 
     def __matmul__(self, v: ArrayLike) -> Array:
         """Return G v for v of shape (n,) or (n, k)."""
-        n, dimension = self.shape()
         v = _array(v, "v", min(max(np.ndim(v), 1), 2)).astype(np.float64)
-        if len(v) != n:
-            raise ValueError(f"v must have {n} rows, as G has; got shape {v.shape}")
-        if v.ndim == 1:
-            return _image(self, v)
-        W = np.empty((v.shape[1], dimension))
-        M = np.empty((v.shape[1], n))
-        for column, w in zip(np.ascontiguousarray(v.T), W, strict=True):
-            lift(self, column, w)
-        table_margins(self, W, M)
-        return M.T
+        if len(v) != self.n:
+            raise ValueError(f"v must have {self.n} rows, as G has; got shape {v.shape}")
+        if v.ndim == 2:
+            return self._products(np.ascontiguousarray(v.T)).T + np.reshape(self.ridge, (-1, 1)) * v
+        out = np.empty(self.n)
+        product(self, v, out)
+        return out
+
+    def block(self, rows: Array, columns: Array) -> Array:
+        """Return the entries of G in these rows and columns, which are arrays of point numbers."""
+        block = self._block(rows, columns)
+        if np.any(self.ridge):
+            block = block + self._ridges()[columns] * (rows[:, None] == columns)
+        return block
+
+    def dense(self) -> Array:
+        """Return the matrix G, (n, n)."""
+        every = np.arange(self.n)
+        return self.block(every, every)
 
     def __array__(self, dtype: DTypeLike = None, copy: bool | None = None) -> Array:
         """Return the matrix, (n, n): that which is held, read-only, or else a new one of at most 2 GB."""
-        n = len(self)
-        if self.access != "stored" and 8 * n * n > _LARGEST_COPY:
+        if self._access != "stored" and 8 * self.n**2 > _LARGEST_COPY:
             raise MemoryError(
-                f"G of {n} points would take {8 * n * n / 2**30:.3g} GB as an array; G.dense() makes it all the same, "
-                "and G.block(rows, columns) has a part of it"
+                f"G of {self.n} points would take {8 * self.n**2 / 2**30:.3g} GB as an array; G.dense() makes it all "
+                "the same, and G.block(rows, columns) has a part of it"
             )
         matrix = self.dense()
         is_new = matrix.flags.writeable
@@ -2938,176 +2966,94 @@ class Representation:
             raise ValueError(f"to have G as an array of {matrix.dtype} takes a copy")
         return matrix.copy() if copy and not is_new else matrix
 
-    def __repr__(self) -> str:
-        return f"<{self._kind()}: {', '.join(self._parts())}>"
-
-    def _kind(self):
-        return type(self).__name__
-
-    def _size(self):
-        return _counted(len(self), "point")
-
-    def _parts(self):
-        """Return what the repr says, in order."""
-        parts = [self._size()]
-        if self.d is not None:
-            parts[0] += f" in {_counted(self.d, 'dimension')}"
-        if self.kernel is not None:
-            parts += [repr(self.kernel), f"normalize={self.normalize!r}"]
-            if self.labels is None:
-                parts.append("without labels")
-        if self.intercept != 0.0:
-            parts.append(f"intercept={self.intercept!r}")
-        if np.any(self.ridge):
-            ends = sorted({np.min(self.ridge), np.max(self.ridge)})
-            parts.append("ridge=" + " to ".join(f"{end:g}" for end in ends))
-        return parts
-
-    @property
-    def signs(self) -> Array | None:
-        """The labels y if the intercept is free, so that a bias b adds b y to margins (see `FreeGram`); else None."""
-        return self.labels if _is_free(self.intercept) else None
-
-    @property
-    def more_precise(self) -> str:
-        """What holds these points with more digits, or "" if nothing of this module does."""
-        return ""
-
-    @property
-    def is_unsigned(self) -> bool:
-        """True for a kernel matrix K, which was made without labels."""
-        return self.kernel is not None and self.labels is None
-
-    @property
-    def has_precise_products(self) -> bool:
-        """True if `precise` has an answer."""
-        return type(self).precise is not Representation.precise
-
-    @property
-    def work(self) -> float:
-        """The number of entries that a product reads or evaluates."""
-        n, dimension = self.shape()
-        return float(n) * dimension
-
-    def softmax_pass(self, w: Array, m: Array, q: Array, u: Array) -> float:
-        """Do as the operation; with a free intercept, for the bias b that minimises ln sum_i exp(-m_i - b y_i).
-
-        Then each class has its own softmax, with weight 1/2.
-        """
-        if self.signs is None:
-            return _three_step_pass(self, w, m, q, u)
-        margins(self, w, m)
-        logs = []
-        for side in (self.signs > 0.0, self.signs < 0.0):
-            part = np.empty(np.count_nonzero(side))
-            logs.append(_softmax(m[side], part))
-            q[side] = 0.5 * part
-        m += 0.5 * (logs[0] - logs[1]) * self.signs
-        lift(self, q, u)
-        return math.log(2.0) + 0.5 * sum(logs)
-
-    @functools.cached_property
-    def scale(self) -> float:
-        """s = max_i G_ii."""
-        return _scale_of(self)
-
-    def _error_of_squares(self):
-        """Return how far below 0 rounding may bring v'Gv for ||v||_1 <= 1, over s; that of a kernel with it."""
-        return self.rounding().square
-
     def rounding(self) -> Rounding:
-        """Return the `Rounding` of the operations; by default that of sums in any order, see ``unit``."""
-        n, dimension = self.shape()
-        margins = Rounding.of_rows(n, dimension, self.unit).margins
-        return Rounding(margins, margins + 1.01 * _sum_error(n + 8), 0.0)
+        """Return the `Rounding` of products; a ridge adds 16 roundings, because |r_i v_i| <= |m_i| + s l_i t."""
+        own = self._rounding()
+        if not np.any(self.ridge):
+            return own
+        lost = _sum_error(16)
+        square = own.square + lost if own.square else 0.0
+        return Rounding(own.margins + lost, square, own.length).scaled(self._share())
 
-    def relative_lengths(self) -> Array:
-        """Return the l_i to which the `Rounding` is relative, (n,), at most 1; by default they are 1.
+    def _share(self):
+        """Return max_i G_ii without the ridge over that with it."""
+        return float(self._diagonal().max()) / self.scale
 
-        A G whose error in an entry G_ij is in proportion to sqrt(G_ii G_jj) has l_i = sqrt(G_ii / max_j G_jj), as the
-        representations of this module have, without their ridge.  Then a few long points cost no digits of the others.
+    def _measured(self, v, precise=False):
+        """Return (v'Gv, G v, their `Rounding`) for ||v||_1 <= 1, more precisely if that is asked and G can."""
+        more = self._precise(v) if precise else None
+        if more is None:
+            size, m = self._plain(v)
+            rounding = self.rounding()
+        else:
+            size, m, rounding = more
+        if not np.any(self.ridge):
+            return size, m, rounding
+        terms = self.ridge * v
+        m = m + terms
+        if more is not None:
+            rounding = rounding.scaled(self._share())
+            # where the terms cancel
+            rounding = rounding._replace(
+                lost=rounding.lost + _LAST * np.abs(m - terms) / self.scale
+            )
+        return size + sum(_precise_dot(terms, v)), m, rounding
+
+    def _ridges(self):
+        """Return the ridge as an array, (n,)."""
+        return np.ascontiguousarray(np.broadcast_to(self.ridge, self.n), np.float64)
+
+    def _changed(self, **attributes):
+        """Return a copy with these attributes, which are not checked again."""
+        twin = object.__new__(type(self))
+        held = {
+            name: value for name, value in vars(self).items() if name not in ("scale", "arrays")
+        }
+        vars(twin).update(held, **attributes)
+        return twin
+
+    def _take(self, index, **attributes):
+        """Return a copy with the labels and the ridge of some points, and with these attributes."""
+        labels = None if self.labels is None else self.labels[index]
+        ridge = self._ridges()[index] if np.any(self.ridge) else 0.0
+        return self._changed(n=len(index), labels=labels, ridge=ridge, **attributes)
+
+    def _alone(self):
+        """Return G without its ridge and its free intercept."""
+        return self._changed(ridge=0.0, intercept=_constant(self.intercept))
+
+    def restrict(self, index: ArrayLike) -> Gram:
+        """Return G on some of the points, with their labels, for an array of their places.
+
+        Raises ValueError if the intercept is free and the points are of one class.
         """
-        return np.ones(self.shape()[0])
+        index = np.arange(self.n)[index]
+        if self.signs is not None:
+            _free_labels(self.labels[index])
+        return self._restrict(index)
 
-    def dense(self) -> Array:
-        """Return the matrix G, (n, n)."""
-        every = np.arange(self.shape()[0])
-        return self.block(every, every)
+    def with_ridge(self, ridge: ArrayLike) -> Gram:
+        """Return G + diag(r): that of a soft margin with squared slacks and the weights C_i = 1/(2 r_i).
 
-    def block(self, rows: Array, columns: Array) -> Array:
-        """Return the entries of G in these rows and columns, which are arrays of point numbers."""
-        out = np.zeros((rows.size, self.shape()[0]))
-        for k, i in enumerate(rows):
-            self.add_column(i, 1.0, out[k])
-        return out[:, columns]
+        Nothing is evaluated again, and no matrix is copied.
 
-    def adder(self) -> Callable[..., Any] | None:
-        """Return a function ``add(index, weights, m)``: m <- m + sum_k weights_k G e_index_k, for distinct points.
+        Parameters
+        ----------
+        ridge : float or array, shape (n,)
+            r_i: 0, or from 1e-16 to 1e16 times max_i G_ii.
 
-        The function may keep columns that it has computed.  Return None if columns cost as much as products.
+        Examples
+        --------
+        >>> fm.features([[3.0, 4.0], [0.0, 1.0]], [1, -1], normalize=None).with_ridge([0.5, 2.0]).dense()
+        array([[25.5, -4. ],
+               [-4. ,  3. ]])
         """
-        return None
+        ridge = _amounts(ridge, "ridge", self.n)
+        _refuse_ridge(ridge, self._alone().scale)
+        ridge = ridge + self.ridge
+        return self._changed(ridge=ridge if ridge.any() else 0.0)
 
-    def precise(self, v: Array) -> tuple[float, Array, Rounding] | None:
-        """Return (v'Gv, G v, their `Rounding`) for ||v||_1 <= 1, more precisely than `lift` and `margins`; None if it
-        cannot.  Certificates become as narrow as these products allow.
-
-        Kinds of this module compute in twice the working precision.  A class of one's own in single precision may
-        compute in double precision: then `Rounding.of_rows` of (n, d) fits <w, w> and Z w of w = Z'v.
-        """
-        return None
-
-    def precise_dots(self, w: Array) -> Array | None:
-        """Return all <z_i, w>, each sum rounded once; None if it cannot."""
-        return None
-
-    def separators(self, alpha: Array, precise: bool = True) -> Array:
-        """Return Z'v for each row v of alpha, (k, d); ``precise``: in twice the working precision if G has it."""
-        W = np.empty((len(alpha), self.shape()[1]))
-        for v, w in zip(alpha, W, strict=True):
-            lift(self, v, w)
-        return W
-
-    def without_ridge(self) -> Representation:
-        """Return G without the diagonal that `RidgeGram` adds."""
-        return self
-
-    def unwrapped(self) -> Representation:
-        """Return G without what wraps it: its ridge and its free intercept."""
-        return self
-
-    def coordinates(self, index: Any = slice(None)) -> Array:
-        """Return the rows z_i of some points, if ``has_coordinates``."""
-        n, dimension = self.shape()
-        rows = np.empty((dimension, n))
-        for w, column in zip(np.eye(dimension), rows, strict=True):
-            margins(self, w, column)
-        return rows.T[index]
-
-    def _rounded_rows(self, index):
-        """Return rows of some points, (k, d), and a bound on the relative error of their entries; None if it cannot, or
-        if they are too many.
-
-        They are the z_i up to a positive factor for each, and with a free intercept (z_i, y_i).
-        """
-        return None
-
-    def _exact_block(self, index):
-        """Return G on some points in rationals, up to a positive factor for each point; None if it cannot.
-
-        With a free intercept it is that of the rows (z_i, y_i).
-        """
-        return None
-
-    def points_gram(self) -> Representation:
-        """Return the Gram matrix of the points: K for the pairs of `PairGram`."""
-        return self
-
-    def over(self, K: Representation) -> Representation:
-        """Return the same problem with K in the place of ``points_gram()``."""
-        return K
-
-    def signed(self, y: ArrayLike) -> Representation:
+    def signed(self, y: ArrayLike) -> Gram:
         """Return G with the entries y_i y_j K_ij, of a K that was made without labels.
 
         No value of the kernel is evaluated again, and signs change no bit: many labelings of the same points cost one
@@ -3120,7 +3066,7 @@ class Representation:
 
         Returns
         -------
-        G : representation of the same kind, with the intercept and the ridge that K was made with
+        G : Gram of the same kind, with the intercept and the ridge that K was made with
 
         Raises
         ------
@@ -3136,43 +3082,24 @@ class Representation:
         """
         if self.labels is not None:
             raise ValueError(
-                f"this G has labels already: signed takes a K made without y, as by {self.made_by}(X, ...)"
+                f"this G has labels already: signed takes a K made without y, as by {self._made_by}(X, ...)"
             )
-        G = self._with_signs(_signs(y, len(self), _is_free(self.intercept)))
-        return FreeGram(G._changed(intercept=0.0)) if _is_free(self.intercept) else G
+        return self._with_signs(_signs(y, self.n, _is_free(self.intercept)))
 
-    def _with_signs(self, y):
-        raise TypeError(f"{type(self).__name__} has no signs to choose: give it signed rows")
-
-    def _scores(self, alpha):
-        """Return the function that scores new points for k rows of weights alpha: X -> f(X), (m, k), without a bias."""
-        if not self.has_coordinates:
-            raise TypeError(
-                f"{type(self).__name__} does not know the kernel that scores new points: make G by gram, features or "
-                "lazy_gram of the points"
-            )
-        # Of many rows, as of all iterates of a run, precise sums would take as long as the run.
-        return self._scores_of(self.separators(alpha, precise=len(alpha) == 1))
-
-    def _scores_of(self, W):
-        """Return the function that scores new points by separators W, (k, d): X -> f(X), (m, k), without a bias."""
-        return _LinearScores(W, np.zeros(W.shape[1]), 0.0, None, 1.0)
-
-    def _by_output(self, scores, k):
-        """Return scores (m, k times outputs) as one table for each of k rows of weights: here (k, m)."""
-        return scores.T
-
-    def _weights(self, result):
-        """Return the checked weights of a Result, or given weights, as rows (k, n), and whether they were rows."""
-        alpha = result.alpha if _is_result(result) else result
-        has_rows = np.ndim(alpha) == 2
-        alpha = np.atleast_2d(_array(alpha, "result", 1 + has_rows)).astype(np.float64)
-        n = len(self)
-        if alpha.shape[1] != n:
-            raise ValueError(
-                f"result must be of this G: it has {alpha.shape[1]} weights, and G has {_counted(n, 'row')}"
-            )
-        return alpha, has_rows
+    def __repr__(self) -> str:
+        parts = [self._size()]
+        if self.d is not None:
+            parts[0] += f" in {_counted(self.d, 'dimension')}"
+        if self.kernel is not None:
+            parts += [repr(self.kernel), f"normalize={self.normalize!r}"]
+            if self.labels is None:
+                parts.append("without labels")
+        if self.intercept != 0.0:
+            parts.append(f"intercept={self.intercept!r}")
+        if np.any(self.ridge):
+            ends = sorted({np.min(self.ridge), np.max(self.ridge)})
+            parts.append("ridge=" + " to ".join(f"{end:g}" for end in ends))
+        return f"<{self._kind()}: {', '.join(parts)}>"
 
     def decision_function(self, result: Result | ArrayLike, Xnew: Any) -> Array:
         """Scores of new points: f(x) = sum_i alpha_i y_i K(x_i, x) + bias; sign f(x) is the predicted label.
@@ -3185,6 +3112,7 @@ class Representation:
         ----------
         result : Result, or array, shape (n,) or (k, n)
             What an algorithm returned for this G, or weights alpha, or k rows of weights, such as Result.iterates.
+            With a free intercept the bias of weights is the best one, which takes a product.
         Xnew : array, data frame, SciPy sparse matrix or mapped array, shape (m, d)
             The points to score.  For kernel="precomputed", the values K(x, x_i), (m, n).
 
@@ -3208,7 +3136,6 @@ class Representation:
 
         See Also
         --------
-        bias : the bias of a free intercept
         MaxMarginClassifier : an estimator that keeps what these scores need
 
         Examples
@@ -3218,73 +3145,42 @@ class Representation:
         array([ True, False])
         """
         alpha, has_rows = self._weights(result)
-        if _is_result(result) and result.status == "infeasible" and result.lower <= 0.0:
+        is_result = _is_result(result)
+        if is_result and result.status == "infeasible" and result.lower <= 0.0:
             _warn(
                 "the result is infeasible: its weights prove how small every margin is, and do not separate; for a "
                 "soft margin give G a ridge, 1 / (2 C)"
             )
-        predictor, biases = self._predictor(result, alpha)
+        if is_result and result.separator is not None:
+            predictor = self._scores_of(result.separator.ravel()[None])
+        else:
+            predictor = self._scores(alpha)
         scores = self._by_output(predictor(Xnew), len(alpha))
         if self.signs is not None:
-            scores = scores + biases[:, None]
+            biases = [result.bias] if is_result else [self._best_bias(v) for v in alpha]
+            scores = scores + np.array(biases)[:, None]
         return scores if has_rows else scores[0]
 
-    def bias(self, result: Result | ArrayLike) -> float | Array:
-        """The bias b of a free intercept for which the least margin min_i (G alpha)_i + b y_i is largest.
-
-        It is 0 for other intercepts: a constant one is part of the kernel.
-
-        Parameters
-        ----------
-        result : Result, or array, shape (n,) or (k, n)
-            As in `decision_function`.
-
-        Returns
-        -------
-        bias : float, or array, shape (k,), of k rows of weights
-            It takes a product at first.  The bias of the last weights is kept.
-
-        Examples
-        --------
-        >>> G = fm.features([[1.0], [5.0]], [-1, 1], normalize=None, intercept="free")
-        >>> result = fm.max_margin(G)
-        >>> w = G.decision_function(result, [[1.0]]) - G.bias(result)
-        >>> (-G.bias(result) / w).round(6)  # f is 0 midway
-        array([3.])
-        """
-        alpha, has_rows = self._weights(result)
-        predictor, biases = self._predictor(result, alpha)
-        if self.origin is not None:  # those of the rows x_i - origin; f(0) is that of the x_i
-            zero = np.zeros((1, self.d))
-            biases = self._by_output(predictor(zero), len(alpha))[:, 0] + biases
-        return biases if has_rows else float(biases[0])
-
-    def _predictor(self, result, alpha):
-        """Return (predictor, biases) of the rows of alpha, or of the separator that a result has."""
-        separator = result.separator if _is_result(result) else None
-        if separator is None:
-            return self._scores(alpha), self._biases(alpha)
-        return self._scores_of(separator.coordinates.ravel()[None]), np.array([separator.bias])
-
-    def _biases(self, alpha):
-        """Return the bias of each row of weights; those of the last rows are kept."""
-        if self.signs is None:
-            return np.zeros(len(alpha))
-        known, biases = vars(self).get("_known_bias", (np.empty(0), None))
-        if not np.array_equal(known, alpha):
-            biases = np.array([_offset(self.signs, self._margins_of(v)) for v in alpha])
-            self._known_bias = alpha.copy(), biases
-        return biases
-
-    def _margins_of(self, alpha):
-        """Return G alpha, as precisely as G can."""
+    def _best_bias(self, alpha):
+        """Return the b for which min_i (G alpha)_i + b y_i is largest."""
         if not alpha.any():
-            return np.zeros(alpha.size)
+            return 0.0
         v = _unit_range(alpha)
-        products = self.precise(v)
-        m = _image(self, v) if products is None else products[1]
         largest = np.abs(v).argmax()
-        return m * (alpha[largest] / v[largest])
+        return _offset(self.signs, self._measured(v, precise=True)[1]) * (
+            alpha[largest] / v[largest]
+        )
+
+    def _weights(self, result):
+        """Return the checked weights of a Result, or given weights, as rows (k, n), and whether they were rows."""
+        alpha = result.alpha if _is_result(result) else result
+        has_rows = np.ndim(alpha) == 2
+        alpha = np.atleast_2d(_array(alpha, "result", 1 + has_rows)).astype(np.float64)
+        if alpha.shape[1] != self.n:
+            raise ValueError(
+                f"result must be of this G: it has {alpha.shape[1]} weights, and G has {_counted(self.n, 'row')}"
+            )
+        return alpha, has_rows
 
 
 _LAST = (
@@ -3292,7 +3188,7 @@ _LAST = (
 )  # the largest relative error of a few last operations, such as a root and a quotient
 
 
-def _relative_lengths(diagonal):
+def _lengths_of(diagonal):
     """Return sqrt(G_ii / max_j G_jj), and 1e-24 where that is less: then underflow is nothing beside rounding."""
     return np.sqrt(np.maximum(diagonal / diagonal.max(), 1e-48))
 
@@ -3300,8 +3196,8 @@ def _relative_lengths(diagonal):
 class Rounding(NamedTuple):
     """Bounds on the rounding errors of a product, known before it is computed.
 
-    Let v have ||v||_1 <= 1.  Let (w, m) = (Z'v, G v) be the results of `lift` and `margins`, and r^2 that of `square`.
-    With s = max_i G_ii, the l_i of `Representation.relative_lengths`, and t = sum_i l_i |v_i|, which is at most 1,
+    Let v have ||v||_1 <= 1.  Let (w, m) = (Z'v, G v) be the results of a product in two steps, and r^2 the v'Gv that comes with it.
+    With s = max_i G_ii, the l_i of `Gram.relative_lengths`, and t = sum_i l_i |v_i|, which is at most 1,
 
         |m_i - (G v)_i| <= margins s l_i t + lost_i s,
         sqrt(max(r^2 - square s t^2, 0)) - length sqrt(s) t <= ||v||_G <= sqrt(r^2 + square s t^2) + length sqrt(s) t,
@@ -3364,113 +3260,29 @@ class Rounding(NamedTuple):
         )
 
 
-def _operation(*sizes: str) -> Callable[[_Decorated], _Decorated]:
-    """Make an operation: a function that any program may call, plain or compiled, and that any G brings code for.
+def _bring(operation, name):
+    """Let compiled code call an operation: it takes the function of this name of the named tuple that it is given."""
 
-    The decorated function is its signature and its docstring.  The operation of that name is found
+    # Numba calls `choose` with types.  It compiles the function that `choose` returns into the caller.
+    @overload(operation, strict=False)
+    def choose(G, *args):
+        code = getattr(G.instance_class, name)
 
-    - in plain Python, in ``G.routines``, if G has compiled code, and else as the method of G;
-    - in compiled code, which is given ``G.arrays``, in the routines of this type, when it is compiled.
+        def pass_on(G, *args):
+            return code(G, *args)
 
-    ``sizes`` are the shapes of the array arguments, such as "m n" or "W k d", for n points in d coordinates and any k.
-    Plain calls are checked against them, because compiled code would read beyond an array that is too short.
-    """
-    shapes = {name: lengths for name, *lengths in map(str.split, sizes)}
-
-    def check(G, names, args):
-        n, dimension = G.shape()
-        for name, value in zip(names, args, strict=True):
-            if name in shapes:
-                wanted = (n,) if shapes[name][-1] == "n" else (dimension,)
-                if len(shapes[name]) == 2:
-                    wanted = (len(np.atleast_1d(args[0])), *wanted)
-                if not (isinstance(value, np.ndarray) and value.shape == wanted):
-                    shape = np.shape(value)
-                    raise ValueError(f"{name} must be an array of shape {wanted}, got {shape}")
-            elif name == "i" and not 0 <= value < n:
-                raise IndexError(f"i must be the number of one of {n} points, got {value}")
-
-    def decorate(signature):
-        name = signature.__name__
-        names = list(inspect.signature(signature).parameters)[1:]
-
-        @functools.wraps(signature)
-        def operation(G, *args):
-            routines = getattr(G, "routines", None)
-            if routines is None:
-                raise TypeError(
-                    f"{type(G).__name__} is no representation of G: take the G of prepare(G, max_iter)"
-                )
-            # Compiled code without the compiler, under NUMBA_DISABLE_JIT
-            if not isinstance(G, Representation):
-                return routines[name](G, *args)
-            check(G, names, args)
-            routine = routines.get(name)
-            if routine is None:
-                return getattr(G, name)(*args)
-            return _enter(routine, G.arrays, *args)
-
-        # Numba calls `choose` with types.  It compiles the function that `choose` returns into the caller.
-        @overload(operation, strict=False)
-        def choose(G, *args):
-            routine = G.instance_class.routines[name]
-
-            def pass_on(G, *args):
-                return routine(G, *args)
-
-            # Numba tells machine code apart by this name, the types and a counter that begins anew in every process.
-            # Under one name for all, a process would take for margins what another has cached for lift.
-            pass_on.__qualname__ = name
-            return pass_on
-
-        return operation
-
-    return decorate
+        # Numba tells machine code apart by this name, the types and a counter that begins anew in every process.
+        # Under one name for all, a process would take for one operation what another has cached for another.
+        pass_on.__qualname__ = name
+        return pass_on
 
 
-@_operation("v n", "w d")
-def lift(G: Representation, v: Array, w: Array) -> None:
-    """Compute w <- Z'v, the coordinates of sum_i v_i z_i.  `lift` and `margins` together are one product G v.
+def product(G: Gram, v: Array, out: Array) -> None:
+    """Compute out <- G v, in plain and in compiled code.
 
     Parameters
     ----------
-    G : representation of n points in d coordinates
-    v, w : arrays, shapes (n,), (d,); w is overwritten
-
-    Examples
-    --------
-    >>> w = np.empty(2)
-    >>> fm.lift(fm.FeatureGram(np.array([[1.0, 2.0], [0.0, 1.0]])), np.array([2.0, 1.0]), w)
-    >>> w
-    array([2., 5.])
-    """
-
-
-@_operation("w d", "m n")
-def margins(G: Representation, w: Array, m: Array) -> None:
-    """Compute m <- Z w, the margins of the separator with coordinates w.
-
-    Parameters
-    ----------
-    G : representation of n points in d coordinates
-    w, m : arrays, shapes (d,), (n,); m is overwritten
-
-    Examples
-    --------
-    >>> m = np.empty(2)
-    >>> fm.margins(fm.FeatureGram(np.array([[1.0, 2.0], [0.0, 1.0]])), np.array([2.0, 5.0]), m)
-    >>> m
-    array([12.,  5.])
-    """
-
-
-@_operation("v n", "out n")
-def product(G: Representation, v: Array, out: Array) -> None:
-    """Compute out <- G v.
-
-    Parameters
-    ----------
-    G : representation of n points
+    G : Gram of n points; in compiled loops what `drive` gives them
     v, out : arrays, shape (n,); out is overwritten
 
     Examples
@@ -3480,15 +3292,22 @@ def product(G: Representation, v: Array, out: Array) -> None:
     >>> out
     array([12.,  5.])
     """
+    if not isinstance(G, Gram):  # compiled code without the compiler, under NUMBA_DISABLE_JIT
+        type(G).product(G, v, out)
+        return
+    _refuse_other_sizes(G.n, v=v, out=out)
+    if G.arrays is not None:
+        _enter(type(G.arrays).product, G.arrays, v, out)
+    else:
+        out[:] = G._product(v) + G.ridge * v
 
 
-@_operation("m n")
-def add_column(G: Representation, i: int, c: float, m: Array) -> None:
-    """Add a column of G to margins: m <- m + c G e_i.  One column costs 1/n of a product.
+def add_column(G: Gram, i: int, c: float, m: Array) -> None:
+    """Add a column of G to margins, m <- m + c G e_i, in plain and in compiled code.  It costs 1/n of a product.
 
     Parameters
     ----------
-    G : representation of n points
+    G : Gram of n points; in compiled loops what `drive` gives them
     i : int, the number of the point
     c : float
     m : array, shape (n,), changed in place
@@ -3500,250 +3319,47 @@ def add_column(G: Representation, i: int, c: float, m: Array) -> None:
     >>> m
     array([20., 10.])
     """
+    if not isinstance(G, Gram):
+        type(G).add_column(G, i, c, m)
+        return
+    _refuse_other_sizes(G.n, m=m)
+    if not 0 <= i < G.n:
+        raise IndexError(f"i must be the number of one of {G.n} points, got {i}")
+    if G.arrays is not None:
+        _enter(type(G.arrays).add_column, G.arrays, i, c, m)
+        return
+    G._add_column(i, c, m)
+    if np.any(G.ridge):
+        m[i] += c * G.ridge[i]
 
 
-@_operation("w d", "m n", "q n", "u d")
-def softmax_pass(G: Representation, w: Array, m: Array, q: Array, u: Array) -> float:
-    """Compute m <- Z w, q <- softmax(-m), u <- Z'q: one product, and with features one reading of Z.
-
-    Parameters
-    ----------
-    G : representation of n points in d coordinates
-    w, m, q, u : arrays, shapes (d,), (n,), (n,), (d,); all but w are overwritten
-
-    Returns
-    -------
-    float
-        ln sum_i exp(-m_i).
-
-    Examples
-    --------
-    >>> m, q, u = np.empty((3, 2))
-    >>> log_total = fm.softmax_pass(fm.FeatureGram(np.array([[1.0, 2.0], [0.0, 1.0]])), np.zeros(2), m, q, u)
-    >>> q, u
-    (array([0.5, 0.5]), array([0.5, 1.5]))
-    """
+_bring(product, "product")
+_bring(add_column, "add_column")
 
 
-@_operation("v n", "w d", "m n")
-def square(G: Representation, v: Array, w: Array, m: Array) -> float:
-    """Return v'Gv from w = Z'v and m = G v, without a product.
-
-    Parameters
-    ----------
-    G : representation of n points in d coordinates
-    v, w, m : arrays, shapes (n,), (d,), (n,)
-
-    Examples
-    --------
-    >>> fm.square(fm.FeatureGram(np.eye(2)), np.array([3.0, 4.0]), np.array([3.0, 4.0]), np.array([3.0, 4.0]))
-    25.0
-    """
+def _refuse_other_sizes(n, **vectors):
+    """Refuse arrays of another shape than (n,): compiled code would read beyond one that is too short."""
+    for name, v in vectors.items():
+        if not (isinstance(v, np.ndarray) and v.shape == (n,)):
+            raise ValueError(f"{name} must be an array of shape {(n,)}, got {np.shape(v)}")
 
 
-@_operation("W k d", "M k n")
-def table_margins(G: Representation, W: Array, M: Array) -> None:
-    """Compute M <- W Z', the margins of several separators at once; each is a row of W.
-
-    Parameters
-    ----------
-    G : representation of n points in d coordinates
-    W, M : arrays, shapes (k, d), (k, n); M is overwritten
-
-    Examples
-    --------
-    >>> M = np.empty((2, 3))
-    >>> fm.table_margins(fm.FeatureGram(np.array([[1.0, 2.0], [0.0, 1.0], [1.0, 0.0]])), np.eye(2), M)
-    >>> M
-    array([[1., 0., 1.],
-           [2., 1., 0.]])
-    """
-
-
-_DEFAULTS = {
-    "softmax_pass": njit(_three_step_pass, cache=_CACHE),
-    "square": njit(_inner_product, cache=_CACHE),
-    "table_margins": njit(_one_by_one, cache=_CACHE),
-}
-
-
-# ------------------------------------------------------------------------------------------------------
-# 5.2 ridge and offset
-# ------------------------------------------------------------------------------------------------------
-
-
-def _wrapped(G):
-    """Return a representation, of a plain array a `DenseGram`."""
-    return G if isinstance(G, Representation) else DenseGram(G)
+def _gram_of(G):
+    """Return a Gram, of a plain array a `DenseGram`."""
+    return G if isinstance(G, Gram) else DenseGram(G)
 
 
 def _refuse_unsigned(G, name):
     """Refuse a kernel matrix where the problem of labeled points is wanted."""
-    if G.is_unsigned:
+    if G.kernel is not None and G.labels is None:
         raise ValueError(
-            f"{name} must have labels, and this is K, made without y: give {G.made_by}(X, y, ...), or take K.signed(y)"
+            f"{name} must have labels, and this is K, made without y: give {G._made_by}(X, y, ...), or take K.signed(y)"
         )
 
 
-class _OverGram(Representation):
-    """Another representation, ``base``, with something added; it has the facts of the base, but for its own."""
-
-    def __init__(self, base: Representation, **facts: Any) -> None:
-        self.base = base
-        self.access = base.access
-        self.unit = base.unit
-        self.made_by = base.made_by
-        self._set_facts(base, **facts)
-
-    def _kind(self):
-        return f"{type(self).__name__} over {self.base._kind()}"
-
-    def _size(self):
-        return self.base._size()
-
-    def unwrapped(self) -> Representation:
-        return self.base.unwrapped()
-
-    def points_gram(self) -> Representation:
-        return self.base.points_gram()
-
-    @property
-    def has_precise_products(self) -> bool:
-        return self.base.has_precise_products
-
-    @property
-    def work(self) -> float:
-        return self.base.work
-
-    def separators(self, alpha: Array, precise: bool = True) -> Array:
-        return self.base.separators(alpha, precise)
-
-    @property
-    def more_precise(self) -> str:
-        return self.base.more_precise
-
-    def relative_lengths(self) -> Array:
-        return self.base.relative_lengths()
-
-    def _error_of_squares(self):
-        return max(self.rounding().square, self.base._error_of_squares())
-
-    def _scores(self, alpha):
-        return self.base._scores(alpha)
-
-    def _scores_of(self, W):
-        return self.base._scores_of(W)
-
-    def _by_output(self, scores, k):
-        return self.base._by_output(scores, k)
-
-
-class RidgeGram(_OverGram):
-    """G of a soft margin with squared slacks: G + diag(r) for another G, made by the option ``ridge=r``.
-
-    Its coordinates are those of G, followed by the sqrt(r_i) v_i.
-
-    Attributes
-    ----------
-    base : representation, G; the constructor also takes a plain array
-    ridge : array, shape (n,), r; the constructor also takes one number for all points
-
-    Examples
-    --------
-    >>> fm.features([[3.0, 4.0], [0.0, 1.0]], [1, -1], normalize=None, ridge=[0.5, 2.0]).dense()
-    array([[25.5, -4. ],
-           [-4. ,  3. ]])
-    """
-
-    has_coordinates = False
-
-    def __init__(self, base: GramLike, ridge: ArrayLike) -> None:
-        base = _wrapped(base)
-        ridge = _amounts(ridge, "ridge", len(base))
-        if isinstance(base, RidgeGram):
-            ridge = base.ridge + ridge
-            base = base.base
-        _refuse_ridge(ridge, base)
-        super().__init__(base, ridge=ridge)
-        self._roots = np.sqrt(self.ridge)
-
-    def without_ridge(self) -> Representation:
-        return self.base
-
-    def shape(self) -> tuple[int, int]:
-        n, dimension = self.base.shape()
-        return n, n + dimension
-
-    def diagonal(self) -> Array:
-        return self.base.diagonal() + self.ridge
-
-    def _share(self):
-        """Return max_i G_ii without the ridge over that with it."""
-        return float(self.base.diagonal().max() / self.diagonal().max())
-
-    def _of_base(self, rounding):
-        """Return bounds that are in units of max_i G_ii without the ridge in units of that with it."""
-        return rounding.scaled(self._share())
-
-    def rounding(self) -> Rounding:
-        """Add 16 roundings to the errors of the base, because |r_i v_i| <= |m_i| + s l_i t for its s."""
-        of_base = self.base.rounding()
-        lost = _sum_error(16)
-        of_square = of_base.square + lost if of_base.square else 0.0
-        return self._of_base(Rounding(of_base.margins + lost, of_square, of_base.length))
-
-    def lift(self, v: Array, w: Array) -> None:
-        lift(self.base, v, w[: -v.size])
-        np.multiply(v, self._roots, out=w[-v.size :])
-
-    def margins(self, w: Array, m: Array) -> None:
-        margins(self.base, w[: -m.size], m)
-        m += self._roots * w[-m.size :]
-
-    def add_column(self, i: int, c: float, m: Array) -> None:
-        add_column(self.base, i, c, m)
-        m[i] += c * self.ridge[i]
-
-    def square(self, v: Array, w: Array, m: Array) -> float:
-        terms = self._roots * w[-v.size :]
-        return square(self.base, v, w[: -v.size], m - terms) + sum(_precise_dot(terms, v))
-
-    def restrict(self, index: Array) -> Representation:
-        return RidgeGram(self.base.restrict(index), self.ridge[index])
-
-    def block(self, rows: Array, columns: Array) -> Array:
-        return self.base.block(rows, columns) + self.ridge[columns] * (rows[:, None] == columns)
-
-    def adder(self) -> Callable[..., Any] | None:
-        add_to_base = self.base.adder()
-
-        def add(index, weights, m):
-            add_to_base(index, weights, m)
-            m[index] += self.ridge[index] * weights
-
-        return None if add_to_base is None else add
-
-    def precise(self, v: Array) -> tuple[float, Array, Rounding] | None:
-        products = self.base.precise(v)
-        if products is None:
-            return None
-        size, m, rounding = products
-        terms = self.ridge * v
-        rounding = self._of_base(rounding)
-        lost = _LAST * np.abs(m) / self.diagonal().max()  # where the terms cancel
-        return (
-            size + sum(_precise_dot(terms, v)),
-            m + terms,
-            rounding._replace(lost=rounding.lost + lost),
-        )
-
-    def signed(self, y: ArrayLike) -> Representation:
-        return RidgeGram(self.base.signed(y), self.ridge)
-
-
-def _refuse_ridge(ridge, base):
-    """Refuse a ridge beside which rounding hides G, or which rounding hides beside G."""
-    low, high = (limit * _scale_of(base) for limit in _RATIOS)
+def _refuse_ridge(ridge, scale):
+    """Refuse a ridge beside which rounding hides G, or which rounding hides beside G, of max_i G_ii = scale."""
+    low, high = (limit * scale for limit in _RATIOS)
     is_wrong = (ridge != 0.0) & ((ridge < low) | (ridge > high))
     if is_wrong.any():
         i = int(np.argmax(is_wrong))
@@ -3754,147 +3370,48 @@ def _refuse_ridge(ridge, base):
 
 
 def _with_options(G, intercept, ridge):
-    """Return G with the free intercept and the ridge that are asked for; a K keeps the intercept for its labels."""
+    """Return G with the free intercept and the ridge that are asked for."""
     if _is_free(intercept):
-        G = G._changed(intercept="free") if G.is_unsigned else FreeGram(G)
+        G = G._changed(intercept="free")
     if isinstance(ridge, float) and ridge == 0.0:
         return G
-    ridge = _amounts(ridge, "ridge", len(G))
-    return RidgeGram(G, ridge) if ridge.any() else G
+    return G.with_ridge(ridge)
 
 
-_TAKES_FREE = (
-    "`max_margin`, and `momentum`, `gradient_descent` and `normalized_gradient_descent` by default"
-)
+def _representation(G):
+    """Check what a user passed as G and return (G, s)."""
+    G = _gram_of(G)
+    _refuse_unsigned(G, "G")
+    if G.unit is None:
+        raise TypeError(
+            f"{type(G).__name__} must say the precision that it computes in: unit = 2.0**-53 for double precision, "
+            "2.0**-24 for single precision"
+        )
+    return G, G.scale
 
 
-class FreeGram(_OverGram):
-    """G of planes that need not pass through the origin, made by ``intercept="free"``.
-
-    Here p ranges over the points of the simplex with y'p = 0, so that each class has half of the weight.  For such p
-    ||p||_G is half the distance between a point of one convex hull and a point of the other.  It does not depend on the
-    origin: G may be replaced by G + h y' + y h' for any h, and margins m by m + b y for any b.  The margin is
-
-        rho = max_{w, b} min_i y_i (<w, x_i> + b) / ||w|| = min_p ||p||_G.
-
-    Attributes
-    ----------
-    base : representation, G; the constructor also takes a plain array
-    labels : array, shape (n,), y; by default those of the base
-    origin : array, shape (d,), or None; the rows of ``base`` are x_i - origin, which is exact for points that are far
-        from 0 but near each other; None stands for 0
-
-    Notes
-    -----
-    `softmax_pass` takes one softmax in each class, with weight 1/2.  That is the gradient of the minimum over b of
-    ln sum_i exp(-m_i - b y_i), which is as smooth as without b.  The algorithms whose p is such a mixture take G:
-    `max_margin`, and `momentum`, `gradient_descent` and `normalized_gradient_descent` by default.  The logistic loss,
-    divide_by="norm" and all other algorithms use single points or other mixtures, so `prepare` refuses G to them.
-
-    Examples
-    --------
-    >>> G = fm.features([[10.0, 1.0], [12.0, 0.0]], [1, -1], normalize=None, intercept="free")
-    >>> round(fm.max_margin(G).lower, 6)  # sqrt(5) / 2
-    1.118034
-    """
-
-    def __init__(self, base: GramLike, labels: ArrayLike | None = None) -> None:
-        base = _wrapped(base)
-        if isinstance(base, RidgeGram):
-            raise ValueError(
-                "base has a ridge, which goes over a free intercept: RidgeGram(FreeGram(G, y), r)"
-            )
-        _refuse_unsigned(base, "base")
-        if isinstance(base, PairGram):
-            raise ValueError('intercept="free" takes two classes, and base has pairs')
-        if labels is None and base.labels is None:
-            raise ValueError("labels must be given, of both classes, -1 and +1: the base has none")
-        if labels is not None:
-            labels = _labels(labels, len(base), "labels")
-            if base.labels is not None and not np.array_equal(labels, base.labels):
-                raise ValueError("labels must be those of the base, whose entries have their signs")
-        labels = _free_labels(base.labels if labels is None else labels)
-        super().__init__(base, labels=labels, intercept="free")
-
-    @property
-    def has_coordinates(self) -> bool:
-        return self.base.has_coordinates
-
-    def shape(self) -> tuple[int, int]:
-        return self.base.shape()
-
-    def diagonal(self) -> Array:
-        return self.base.diagonal()
-
-    def rounding(self) -> Rounding:
-        return self.base.rounding()
-
-    def lift(self, v: Array, w: Array) -> None:
-        lift(self.base, v, w)
-
-    def margins(self, w: Array, m: Array) -> None:
-        margins(self.base, w, m)
-
-    def add_column(self, i: int, c: float, m: Array) -> None:
-        add_column(self.base, i, c, m)
-
-    def square(self, v: Array, w: Array, m: Array) -> float:
-        return square(self.base, v, w, m)
-
-    def table_margins(self, W: Array, M: Array) -> None:
-        table_margins(self.base, W, M)
-
-    def block(self, rows: Array, columns: Array) -> Array:
-        return self.base.block(rows, columns)
-
-    def dense(self) -> Array:
-        return self.base.dense()
-
-    def adder(self) -> Callable[..., Any] | None:
-        return self.base.adder()
-
-    def precise(self, v: Array) -> tuple[float, Array, Rounding] | None:
-        return self.base.precise(v)
-
-    def unwrapped(self) -> Representation:
-        return self.base
-
-    def restrict(self, index: Array) -> Representation:
-        _free_labels(self.labels[index])
-        return self._restricted(index, base=self.base.restrict(index))
-
-    def _rounded_rows(self, index):
-        of_base = self.base._rounded_rows(index)
-        if of_base is None:
-            return None
-        rows, error = of_base
-        return np.column_stack((rows, self.labels[index])), error
-
-    def _exact_block(self, index):
-        if self.normalize == "unit":  # The factors of points are rounded, and a bias must not be.
-            return None
-        block = self.base._exact_block(index)
-        if block is None:
-            return None
-        y = [int(label) for label in self.labels[index]]
-        return [
-            [entry + a * b for entry, b in zip(row, y, strict=True)]
-            for row, a in zip(block, y, strict=True)
-        ]
+def _scale_of(G):
+    """Return s = max_i G_ii, unless squares or products might leave the range of double precision."""
+    scale = float(G.diagonal().max())
+    low, high = _ENTRIES
+    if not low <= scale <= high:
+        raise ValueError(
+            f"max_i G_ii is {scale:g}, and must be from {low:g} to {high:g}: rescale G, or the points, "
+            "X / np.abs(X).max()"
+        )
+    return scale
 
 
 # ------------------------------------------------------------------------------------------------------
-# 5.3 dense
+# 5.2 a matrix
 # ------------------------------------------------------------------------------------------------------
 
 
-class _Dense(namedtuple("_Dense", "matrix threads", defaults=(True,))):
+class _Matrix(namedtuple("_Matrix", "matrix ridge threads", defaults=(True,))):
     """What compiled loops are given of a `DenseGram`; ``threads``: whether threads may share large products."""
 
-    routines = {}
 
-
-class DenseGram(Representation):
+class DenseGram(Gram):
     """G as a symmetric (n, n) matrix in float64, made by `gram`.
 
     Algorithms make it from a plain array, which they take as a signed G.  The constructor looks at every entry of an
@@ -3905,7 +3422,7 @@ class DenseGram(Representation):
 
     Attributes
     ----------
-    matrix : array, shape (n, n), G, read-only
+    matrix : array, shape (n, n), read-only, without the ridge
 
     Examples
     --------
@@ -3913,13 +3430,11 @@ class DenseGram(Representation):
     <DenseGram: 3 points>
     """
 
-    access = "stored"
     unit = _UNIT
-    has_coordinates = False
-    routines = _Dense.routines
+    _access = "stored"
 
     def __init__(self, matrix: ArrayLike) -> None:
-        if isinstance(matrix, Representation):
+        if isinstance(matrix, Gram):
             raise TypeError(
                 f"matrix must be an array, got {type(matrix).__name__}, which algorithms take as it is"
             )
@@ -3928,9 +3443,12 @@ class DenseGram(Representation):
     def _hold(self, matrix, blur=0.0, points=None):
         """Hold a matrix with the blur of `_symmetric`, and a `LazyGram` of the same points that knows what they are."""
         self.matrix: Array = _frozen(matrix)
+        self.n = len(matrix)
         self._blur = blur
         self._points = points
-        self._set_facts(points)
+        if points is not None:
+            for name in ("labels", "kernel", "normalize", "intercept", "d", "origin"):
+                setattr(self, name, getattr(points, name))
 
     @classmethod
     def _of(cls, matrix, blur=0.0, points=None):
@@ -3939,20 +3457,43 @@ class DenseGram(Representation):
         G._hold(matrix, blur, points)
         return G
 
-    @property
-    def arrays(self) -> _Dense:
-        return _Dense(_frozen(self.matrix))
+    @functools.cached_property
+    def arrays(self) -> _Matrix:
+        return _Matrix(_frozen(self.matrix), _frozen(self._ridges()))
 
     @property
-    def work(self) -> float:
+    def _work(self):
         return 0.5 * self.matrix.size
 
-    def shape(self) -> tuple[int, int]:
-        return self.matrix.shape
+    @property
+    def _more_precise(self):
+        return "" if self._points is None else self._points._more_precise
 
-    def diagonal(self) -> Array:
+    def _diagonal(self):
         # The solver holds some matrices in single precision.
         return self.matrix.diagonal().astype(np.float64)
+
+    def _product(self, v):
+        out = np.empty(self.n)
+        _enter(_symmetric_product, self.arrays, v, out)
+        return out
+
+    def _products(self, V):
+        return np.matmul(V.astype(self.matrix.dtype), self.matrix).astype(np.float64)
+
+    def _add_column(self, i, c, m):
+        m += c * self.matrix[i]
+
+    def _block(self, rows, columns):
+        return self.matrix[rows[:, None], columns]
+
+    def dense(self) -> Array:
+        if np.any(self.ridge):
+            return super().dense()
+        return _frozen(self.matrix)
+
+    def _rounding(self):
+        return Rounding.of_entries(self.n, _UNIT)
 
     def _error_of_squares(self):
         own = max(self.rounding().square, self._blur)
@@ -3960,44 +3501,21 @@ class DenseGram(Representation):
             return own
         return max(own, self._points.rounding().square)
 
-    def rounding(self) -> Rounding:
-        return Rounding.of_entries(len(self.matrix), _UNIT)
+    def _relative_lengths(self):
+        return _lengths_of(self._diagonal())
 
-    def relative_lengths(self) -> Array:
-        return _relative_lengths(self.diagonal())
-
-    @property
-    def more_precise(self) -> str:
-        return "" if self._points is None else self._points.more_precise
-
-    def restrict(self, index: Array) -> Representation:
-        matrix = self.block(index, index)
-        if self._points is None:
-            return self._restricted(index, matrix=matrix)
-        points = self._points.restrict(index)
-        return self._restricted(index, matrix=matrix, _points=points, d=points.d)
-
-    def dense(self) -> Array:
-        return _frozen(self.matrix)
-
-    def block(self, rows: Array, columns: Array) -> Array:
-        return self.matrix[rows[:, None], columns]
-
-    def adder(self) -> Callable[..., Any] | None:
-        def add(index, weights, m):
-            if 2 * len(index) > m.size:  # more than a product, which reads half of G
-                _add_by_product(self, index, weights, m)
-            else:
-                _combine_rows(self.matrix, index, weights, m)
-
-        return add
-
-    def precise(self, v: Array) -> tuple[float, Array, Rounding]:
-        n = v.size
+    def _precise(self, v):
         m = np.empty(v.size)
         size = _dense_precise(self.matrix, v, m)
-        margins = 1.01 * (2.0 * _UNIT + _sum_error(2 * n + 8) ** 2)
+        margins = 1.01 * (2.0 * _UNIT + _sum_error(2 * v.size + 8) ** 2)
         return size, m, Rounding(margins, 2.0 * margins, 0.0)
+
+    def _restrict(self, index):
+        matrix = self._block(index, index)
+        if self._points is None:
+            return self._take(index, matrix=matrix)
+        points = self._points._restrict(index)
+        return self._take(index, matrix=matrix, _points=points, d=points.d)
 
     def _with_signs(self, y):
         matrix = self.matrix * y
@@ -4006,9 +3524,7 @@ class DenseGram(Representation):
         return self._changed(matrix=matrix, labels=y, _points=points)
 
     def _scores(self, alpha):
-        if self._points is None:
-            return super()._scores(alpha)
-        return self._points._scores(alpha)
+        return super()._scores(alpha) if self._points is None else self._points._scores(alpha)
 
     def _rounded_rows(self, index):
         return None if self._points is None else self._points._rounded_rows(index)
@@ -4154,94 +3670,50 @@ def _triangle_start(n, part, count):
     return _STREAMS * int(round(blocks * (1.0 - math.sqrt(1.0 - part / count))))
 
 
-# Entries of a table of weights for each that is not 0, above which whole rows are read for these alone.  A product with
-# all weights reads half of the matrix, but for every row of the table.
-_FEW_WEIGHTS = 4
-
-
-@njit(cache=_CACHE)
-def _add_triangle(matrix, W, parts, part):
-    """Add to a part what its rows of the upper triangle contribute to W G.
-
-    Where W has several rows, a few rows of the matrix at a time serve them all, which the caches keep.
-    """
-    n = W.shape[1]
-    step = 2 * _STREAMS if W.shape[0] > 1 else n
-    start = _triangle_start(n, part, len(parts))
-    stop = n
-    if part + 1 < len(parts):
-        stop = _triangle_start(n, part + 1, len(parts))
-    for i in range(start, stop, step):
-        for c in range(W.shape[0]):
-            _symmetric_rows(matrix, W[c], i, min(i + step, stop), parts[part, c])
-
-
-@njit(cache=_CACHE, parallel=True)
-def _add_triangles(matrix, W, parts):
+def _add_triangles(matrix, v, parts):
+    """Add to each part what its rows of the upper triangle contribute to G v."""
     for part in prange(len(parts)):
-        _add_triangle(matrix, W, parts, np.int64(part))
+        start = _triangle_start(v.size, np.int64(part), len(parts))
+        stop = v.size
+        if part + 1 < len(parts):
+            stop = _triangle_start(v.size, np.int64(part + 1), len(parts))
+        _symmetric_rows(matrix, v, start, stop, parts[part])
+
+
+_add_triangles, _add_triangles_in_parallel = _twins(_add_triangles)
 
 
 @njit(cache=_CACHE)
-def _sum_rows(matrix, W, M, c):
-    """M_c <- sum_i W_ci matrix_i over the weights that are not 0."""
-    index = np.flatnonzero(W[c])
-    weights = W[c][index]
-    M[c] = 0.0
-    for stretch in range(-(-matrix.shape[1] // _STRETCH)):
-        _combine_stretch(matrix, index, weights, M[c], stretch)
-
-
-@njit(cache=_CACHE, parallel=True)
-def _sum_rows_in_parallel(matrix, W, M):
-    for c in prange(len(W)):
-        _sum_rows(matrix, W, M, np.int64(c))
-
-
-@njit(cache=_CACHE)
-def _dense_table_margins(G, W, M):
-    n = W.shape[1]
-    threads = G.threads and G.matrix.size >= _SERIAL
-    # 1. Where most weights of a table are 0, as those of many classes are, their rows are left out.
-    if len(W) > 1 and _FEW_WEIGHTS * np.count_nonzero(W) < W.size:
-        if threads:
-            _sum_rows_in_parallel(G.matrix, W, M)
-        else:
-            for c in range(len(W)):
-                _sum_rows(G.matrix, W, M, c)
-        return
-    # 2. Else each entry of the upper triangle serves twice.
+def _symmetric_product(G, v, out):
+    """out <- the matrix times v, of which one half is read."""
     count = 1 if G.matrix.size < _SERIAL else _PARTS
-    parts = np.zeros((count, len(W), n))
-    if threads:
-        _add_triangles(G.matrix, W, parts)
+    parts = np.zeros((count, v.size))
+    if G.threads and count > 1:
+        _add_triangles_in_parallel(G.matrix, v, parts)
     else:
-        for part in range(count):
-            _add_triangle(G.matrix, W, parts, part)
-    M[:] = 0.0
-    for part in range(count):
-        for c in range(len(W)):
-            _combine(1.0, M[c], 1.0, parts[part, c])
+        _add_triangles(G.matrix, v, parts)
+    _copy(parts[0], out)
+    for part in range(1, count):
+        _combine(1.0, out, 1.0, parts[part])
 
 
 @njit(cache=_CACHE)
-def _dense_margins(G, w, m):
-    _dense_table_margins(G, np.expand_dims(w, 0), np.expand_dims(m, 0))
+def _matrix_product(G, v, out):
+    _symmetric_product(G, v, out)
+    _add_ridge(G.ridge, v, out)
 
 
 @njit(cache=_CACHE)
-def _dense_product(G, v, out):
-    _dense_table_margins(G, np.expand_dims(v, 0), np.expand_dims(out, 0))
-
-
-@njit(cache=_CACHE)
-def _dense_lift(G, v, w):
-    _copy(v, w)
-
-
-@njit(cache=_CACHE)
-def _dense_add_column(G, i, c, m):
+def _matrix_add_column(G, i, c, m):
     _combine(1.0, m, c, G.matrix[i])
+    m[i] += c * G.ridge[i]
+
+
+@njit(cache=_CACHE, fastmath=_FAST)
+def _add_ridge(ridge, v, out):
+    """out_i <- out_i + r_i v_i."""
+    for i in range(v.size):
+        out[i] += ridge[i] * v[i]
 
 
 @njit(cache=_CACHE)
@@ -4259,100 +3731,87 @@ def _dense_precise(matrix, v, m):
     return high + rest
 
 
-_Dense.routines.update(
-    _DEFAULTS,
-    lift=_dense_lift,
-    margins=_dense_margins,
-    product=_dense_product,
-    add_column=_dense_add_column,
-    table_margins=_dense_table_margins,
-)
-
-
-def _representation(G):
-    """Check what a user passed as G and return (representation, s)."""
-    G = _wrapped(G)
-    _refuse_unsigned(G, "G")
-    own = G.unwrapped().points_gram()
-    if own.unit is None:
-        raise TypeError(
-            f"{type(own).__name__} must say the precision that it computes in: unit = 2.0**-53 for double precision, "
-            "2.0**-24 for single precision"
-        )
-    return G, _scale_of(G)
-
-
-def _scale_of(G):
-    """Return s = max_i G_ii, unless squares or products might leave the range of double precision."""
-    scale = float(G.diagonal().max())
-    low, high = _ENTRIES
-    if not low <= scale <= high:
-        raise ValueError(
-            f"max_i G_ii is {scale:g}, and must be from {low:g} to {high:g}: rescale G, or the points, "
-            "X / np.abs(X).max()"
-        )
-    return scale
+_Matrix.product = _matrix_product
+_Matrix.add_column = _matrix_add_column
 
 
 # ------------------------------------------------------------------------------------------------------
-# 5.4 rows
+# 5.3 rows
 # ------------------------------------------------------------------------------------------------------
 
 
-class _RowGram(Representation):
-    """Hold what representations by rows have in common."""
+class _RowGram(Gram):
+    """Hold what kinds by rows z_i have in common.  Coordinates w = Z'v stand for the separator sum_i v_i z_i."""
 
-    access = "computed"
     unit = _UNIT
-    has_coordinates = True
-    made_by = "features"
-    common = 1.0  # what multiplies all points under normalize="max"
+    _access = "computed"
+    _has_rows = True
+    _made_by = "features"
+    _common = 1.0  # what multiplies all points under normalize="max"
 
-    @property
-    def _constant(self):
-        return _constant(self.intercept)
+    def _lift(self, v):
+        """Return w = Z'v."""
+        w = np.empty(self._width)
+        _enter(_lift, self.arrays, v, w)
+        return w
 
-    def relative_lengths(self) -> Array:
-        return _relative_lengths(self.diagonal())
+    def _margins(self, w):
+        """Return Z w."""
+        m = np.empty(self.n)
+        _enter(_margins, self.arrays, w, m)
+        return m
 
-    def precise(self, v: Array) -> tuple[float, Array, Rounding]:
+    def _product(self, v):
+        return self._margins(self._lift(v))
+
+    def _plain(self, v):
+        w = self._lift(v)
+        return float(_dot(w, w)), self._margins(w)
+
+    def _precise(self, v):
         m = np.empty(v.size)
-        error = _sum_error(2 * sum(self.shape()) + 16) ** 2
-        return (
-            _precise_margins(self.arrays, v, m, self.shape()[1]),
-            m,
-            Rounding(2.0 * error, 0.0, 2.0 * error),
-        )
+        error = _sum_error(2 * (self.n + self._width) + 16) ** 2
+        size = _precise_margins(self.arrays, v, m, self._width)
+        return size, m, Rounding(2.0 * error, 0.0, 2.0 * error)
 
-    def precise_dots(self, w: Array) -> Array:
+    def _precise_margins(self, w):
         """Return <z_i, w>, each sum rounded once."""
-        m = np.empty(self.shape()[0])
+        m = np.empty(self.n)
         _precise_dots(self.arrays, w, np.zeros(w.size), m)
         return m
 
-    def separators(self, alpha: Array, precise: bool = True) -> Array:
-        if not precise:
-            return super().separators(alpha)
-        dimension = self.shape()[1]
-        return np.array([_precise_lift(self.arrays, v, dimension).sum(axis=0) for v in alpha])
+    def _separators(self, alpha, precise=True):
+        """Return Z'v for each row v of alpha, (k, width); ``precise``: in twice the working precision."""
+        if precise:
+            return np.array([_precise_lift(self.arrays, v, self._width).sum(axis=0) for v in alpha])
+        return np.array([self._lift(v) for v in alpha])
+
+    def _relative_lengths(self):
+        return _lengths_of(self._diagonal())
 
     def _rounded_rows(self, index):
-        d = self.shape()[1]
-        if index.size * d > _MOST_ENTRIES:
+        if index.size * self._width > _MOST_ENTRIES:
             return None
         # Entries are products of differences and of signs over lengths, the roots of sums of d squares.
-        return self.coordinates(index), _sum_error(d + 16)
+        return self.coordinates(index), _sum_error(self._width + 16)
+
+    def _with_signs(self, y):
+        return self._scaled(y)._changed(labels=y)
+
+    def _scores(self, alpha):
+        # Of many rows, as of all iterates of a run, precise sums would take as long as the run.
+        return self._scores_of(self._separators(alpha, precise=len(alpha) == 1))
 
     def _scores_of(self, W):
-        d = self.shape()[1] - (self._constant != 0.0)
+        """Return the function that scores new points by separators W, (k, width), without a bias."""
+        constant = _constant(self.intercept)
+        d = self._width - (constant != 0.0)
         origin = np.zeros(d) if self.origin is None else self.origin
-        return _LinearScores(W, origin, self._constant, self.normalize, self.common)
+        return _LinearScores(W, origin, constant, self.normalize, self._common)
 
 
-class _Rows(namedtuple("_Rows", "rows c threads", defaults=(True,))):
+class _Rows(namedtuple("_Rows", "rows c ridge threads", defaults=(True,))):
     """What compiled loops are given of a `FeatureGram`: z_i = c_i x_i."""
-
-    routines = {}
 
 
 class FeatureGram(_RowGram):
@@ -4373,59 +3832,56 @@ class FeatureGram(_RowGram):
            [2., 1.]])
     """
 
-    routines = _Rows.routines
-
     def __init__(self, rows: ArrayLike, c: ArrayLike | None = None) -> None:
         if _is_sparse(rows):
             raise TypeError(
                 "rows is sparse: give features(rows, np.ones(rows.shape[0]), normalize=None)"
             )
         rows = _points(rows, "rows")
-        self._set_facts(d=rows.shape[1])
+        self.n, self.d = rows.shape
         self.rows = rows
-        self.c = np.ones(len(rows)) if c is None else _vector(c, "c", len(rows))
-        self.squares = _squares(rows)
+        self.c = np.ones(self.n) if c is None else _vector(c, "c", self.n)
+        self._squares = _squares(rows)
+
+    @functools.cached_property
+    def arrays(self) -> _Rows:
+        return _Rows(_frozen(self.rows), _frozen(self.c), _frozen(self._ridges()))
 
     @property
-    def arrays(self) -> _Rows:
-        return _Rows(_frozen(self.rows), _frozen(self.c))
+    def _width(self):
+        return self.rows.shape[1]
 
-    def shape(self) -> tuple[int, int]:
-        return self.rows.shape
-
-    def diagonal(self) -> Array:
-        return self.squares * self.c**2
-
-    def rounding(self) -> Rounding:
-        return Rounding.of_rows(*self.shape())
+    @property
+    def _work(self):
+        return float(self.rows.size)
 
     def coordinates(self, index: Any = slice(None)) -> Array:
         """Return the rows z_i of some points, in float64."""
         return self.rows[index] * self.c[index, None]
 
-    def _scaled(self, factors):
-        """Return G with each row multiplied by a factor."""
-        return self._changed(c=self.c * factors)
+    def _diagonal(self):
+        return self._squares * self.c**2
 
-    def restrict(self, index: Array) -> Representation:
-        return self._restricted(
-            index,
-            rows=self.rows[index],
-            c=self.c[index],
-            squares=self.squares[index],
-        )
+    def _rounding(self):
+        return Rounding.of_rows(*self.rows.shape)
 
-    def block(self, rows: Array, columns: Array) -> Array:
+    def _block(self, rows, columns):
         left = self.coordinates(rows)
         right = left if rows is columns else self.coordinates(columns)
         return left @ right.T
 
+    def _scaled(self, factors):
+        """Return G with each row multiplied by a factor."""
+        return self._changed(c=self.c * factors)
+
+    def _restrict(self, index):
+        return self._take(
+            index, rows=self.rows[index], c=self.c[index], _squares=self._squares[index]
+        )
+
     def _exact_block(self, index):
         c = [Fraction(factor) for factor in self.c[index].tolist()]
         return _weighted(c, _exact_products(self.rows[index]))
-
-    def _with_signs(self, y):
-        return self._scaled(y)._changed(labels=y)
 
 
 def _exact_products(rows):
@@ -4445,22 +3901,23 @@ def _weighted(c, block):
     ]
 
 
-# Kinds of rows bring three operations of their own; the rest is written once for all of them.
+# Kinds of rows bring three steps of their own.  The rest is written once for all of them.
 
 
-@_operation()
-def _row(G, i):
-    """Return (c, x, columns): z_i has the entries c x in these columns."""
+def _of_kind(name):
+    """Return a function of (G, ...) for compiled code, which the named tuples of rows have under this name."""
+
+    def step(G, *args):
+        return getattr(type(G), name)(G, *args)
+
+    _bring(step, name)
+    return step
 
 
-@_operation("w d")
-def _set_dots(G, w, m, start):
-    """m_k <- <z_(start + k), w> for all k."""
-
-
-@_operation("out d")
-def _add_rows(G, v, start, out):
-    """out <- out + sum_k v_k z_(start + k); rows of weight zero are not read."""
+_row = _of_kind("row")  # (G, i) -> (c, x, columns): z_i has the entries c x in these columns
+_set_dots = _of_kind("set_dots")  # (G, w, m, start): m_k <- <z_(start + k), w> for all k
+# (G, v, start, out): out <- out + sum_k v_k z_(start + k); rows of weight zero are not read
+_add_rows = _of_kind("add_rows")
 
 
 @njit(cache=_CACHE)
@@ -4498,130 +3955,63 @@ def _feature_add_rows(G, v, start, out):
                 out[j] += Z[start + k, j] * weight
 
 
-@njit(cache=_CACHE, parallel=True)
-def _dots_in_parts(G, w, m):
-    for part in prange(_PARTS):
-        start, stop = _part(m.size, np.int64(part), _PARTS)
+def _set_dots_of_parts(G, w, m, count):
+    """m <- Z w, by parts of the rows."""
+    for part in prange(count):
+        start, stop = _part(m.size, np.int64(part), count)
         _set_dots(G, w, m[start:stop], start)
 
 
-@njit(cache=_CACHE)
-def _row_margins(G, w, m):
-    if G[0].size < _SERIAL or not G.threads:
-        _set_dots(G, w, m, 0)
-    else:
-        _dots_in_parts(G, w, m)
-
-
-@njit(cache=_CACHE)
-def _add_part(G, v, parts, part):
-    """Add to a part the sum of v_i z_i over its rows."""
-    start, stop = _part(v.size, part, len(parts))
-    _add_rows(G, v[start:stop], start, parts[part])
-
-
-@njit(cache=_CACHE, parallel=True)
-def _add_parts(G, v, parts):
+def _add_rows_of_parts(G, v, parts):
+    """Add to each part the sum of v_i z_i over its rows."""
     for part in prange(len(parts)):
-        _add_part(G, v, parts, np.int64(part))
+        start, stop = _part(v.size, np.int64(part), len(parts))
+        _add_rows(G, v[start:stop], start, parts[part])
+
+
+_set_dots_of_parts, _set_dots_in_parallel = _twins(_set_dots_of_parts)
+_add_rows_of_parts, _add_rows_in_parallel = _twins(_add_rows_of_parts)
 
 
 @njit(cache=_CACHE)
-def _row_lift(G, v, w):
+def _margins(G, w, m):
+    """m <- Z w."""
+    if G.threads and G[0].size >= _SERIAL:
+        _set_dots_in_parallel(G, w, m, _PARTS)
+    else:
+        _set_dots_of_parts(G, w, m, 1)
+
+
+@njit(cache=_CACHE)
+def _lift(G, v, w):
+    """w <- Z'v."""
     count = 1 if G[0].size < _SERIAL else _PARTS
+    # Threads that allocate memory may wait for the interpreter, and it for them.
     parts = np.zeros((count, w.size))
     if G.threads and count > 1:
-        _add_parts(G, v, parts)
+        _add_rows_in_parallel(G, v, parts)
     else:
-        for part in range(count):
-            _add_part(G, v, parts, part)
-    w[:] = 0.0
-    for part in range(count):
+        _add_rows_of_parts(G, v, parts)
+    _copy(parts[0], w)
+    for part in range(1, count):
         _combine(1.0, w, 1.0, parts[part])
 
 
 @njit(cache=_CACHE)
-def _feature_product(G, v, out):
+def _rows_product(G, v, out):
     w = np.empty(G.rows.shape[1])
-    _row_lift(G, v, w)
-    _row_margins(G, w, out)
+    _lift(G, v, w)
+    _margins(G, w, out)
+    _add_ridge(G.ridge, v, out)
 
 
 @njit(cache=_CACHE)
-def _fused_part(G, w, m, q, few, part, parts, levels):
-    """In one reading of a part of the rows: m_k <- <z_k, w>, q_k <- exp(level - m_k), parts <- sum_k q_k z_k.
-
-    A few rows at a time, which the caches keep.  The level, which is left last in ``levels``, is at most 30 above the
-    least of these m_k: when they fall below that, what is summed is rescaled.
-    """
-    begin, end = _part(m.size, part, len(parts))
-    level = np.inf
-    out = parts[part]
-    before = levels[part]
-    for start in range(begin, end, few):
-        some = m[start : min(start + few, end)]
-        weights = q[start : min(start + few, end)]
-        _set_dots(G, w, some, start)
-        low = _least(some)
-        if low < level - 30.0:
-            if level < np.inf:
-                _scale(math.exp(low - level), out)
-            level = low
-        before[(start - begin) // few] = level
-        for k in range(some.size):
-            weights[k] = math.exp(level - some[k])
-        _add_rows(G, weights, start, out)
-    for start in range(begin, end, few):
-        if before[(start - begin) // few] != level:
-            _scale(
-                math.exp(level - before[(start - begin) // few]), q[start : min(start + few, end)]
-            )
-    before[-1] = level
-
-
-@njit(cache=_CACHE, parallel=True)
-def _fused_in_parts(G, w, m, q, few, parts, levels):
-    for part in prange(_PARTS):
-        _fused_part(G, w, m, q, few, np.int64(part), parts, levels)
-
-
-@njit(cache=_CACHE)
-def _row_softmax_pass(G, w, m, q, u):
-    n = m.size
-    count = 1 if G[0].size < _SERIAL else _PARTS
-    few = max(4, _CACHED * n // max(G[0].size, 1) // 4 * 4)
-    # Threads that allocate memory may wait for the interpreter, and it for them.
-    parts = np.zeros((count, u.size))
-    levels = np.empty((count, (n // count + 4) // few + 2))
-    if count > 1 and G.threads:
-        _fused_in_parts(G, w, m, q, few, parts, levels)
-    else:
-        for part in range(count):
-            _fused_part(G, w, m, q, few, part, parts, levels)
-    level = _least(levels[:, -1].copy())
-    u[:] = 0.0
-    for part in range(count):
-        start, stop = _part(n, part, count)
-        factor = math.exp(level - levels[part, -1])
-        _scale(factor, q[start:stop])
-        _combine(1.0, u, factor, parts[part])
-    total = _total(q)
-    _scale(1.0 / total, q)
-    _scale(1.0 / total, u)
-    return math.log(total) - level
-
-
-@njit(cache=_CACHE)
-def _row_square(G, v, w, m):
-    return _dot(w, w)
-
-
-@njit(cache=_CACHE)
-def _feature_add_column(G, i, c, m):
+def _rows_add_column(G, i, c, m):
     scale, row, _ = _feature_row(G, i)
     column = np.empty(m.size)
-    _row_margins(G, row, column)
+    _margins(G, row, column)
     _combine(1.0, m, c * scale, column)
+    m[i] += c * G.ridge[i]
 
 
 @njit(cache=_CACHE)
@@ -4664,34 +4054,22 @@ def _precise_margins(G, v, m, dimension):
     return high + (low + 2.0 * _dot(w, rest) + _dot(rest, rest))
 
 
-_BY_ROWS = {
-    **_DEFAULTS,
-    "lift": _row_lift,
-    "margins": _row_margins,
-    "softmax_pass": _row_softmax_pass,
-    "square": _row_square,
-}
-_Rows.routines.update(
-    _BY_ROWS,
-    add_column=_feature_add_column,
-    product=_feature_product,
-    _set_dots=_feature_set_dots,
-    _add_rows=_feature_add_rows,
-    _row=_feature_row,
-)
+_Rows.row = _feature_row
+_Rows.set_dots = _feature_set_dots
+_Rows.add_rows = _feature_add_rows
+_Rows.product = _rows_product
+_Rows.add_column = _rows_add_column
 
 
 # ------------------------------------------------------------------------------------------------------
-# 5.5 sparse
+# 5.4 sparse rows
 # ------------------------------------------------------------------------------------------------------
 
 
 class _SparseRows(
-    namedtuple("_SparseRows", "values columns starts dimension threads", defaults=(True,))
+    namedtuple("_SparseRows", "values columns starts dimension ridge threads", defaults=(True,))
 ):
     """What compiled loops are given of a `SparseGram`."""
-
-    routines = {}
 
 
 class SparseGram(_RowGram):
@@ -4709,8 +4087,6 @@ class SparseGram(_RowGram):
     array([[5., 2.],
            [2., 1.]])
     """
-
-    routines = _SparseRows.routines
 
     def __init__(
         self, values: ArrayLike, columns: ArrayLike, starts: ArrayLike, dimension: int
@@ -4739,77 +4115,72 @@ class SparseGram(_RowGram):
         self.columns = np.ascontiguousarray(columns, dtype=index)
         self.starts = starts
         self.dimension = int(dimension)
-        self._set_facts(d=self.dimension)
+        self.n = starts.size - 1
+        self.d = self.dimension
         sums = np.add.reduceat(np.append(self.values**2, 0.0), starts[:-1])
         # Where a row is empty, reduceat takes what follows.
-        self.squares = np.where(np.diff(starts) == 0, 0.0, sums)
+        self._squares = np.where(np.diff(starts) == 0, 0.0, sums)
 
-    @property
+    @functools.cached_property
     def arrays(self) -> _SparseRows:
         arrays = map(_frozen, (self.values, self.columns, self.starts))
-        return _SparseRows(*arrays, self.dimension)
+        return _SparseRows(*arrays, self.dimension, _frozen(self._ridges()))
 
     @property
-    def work(self) -> float:
+    def _width(self):
+        return self.dimension
+
+    @property
+    def _work(self):
         return float(self.values.size)
 
     def _scaled(self, factors):
         """Return G with each row multiplied by a factor."""
         values = self.values * np.repeat(factors, np.diff(self.starts))
-        return self._changed(values=values, squares=self.squares * factors**2)
+        return self._changed(values=values, _squares=self._squares * factors**2)
 
-    def _with_signs(self, y):
-        return self._scaled(y)._changed(labels=y)
+    def _diagonal(self):
+        return self._squares
 
-    def shape(self) -> tuple[int, int]:
-        return self.starts.size - 1, self.dimension
-
-    def diagonal(self) -> Array:
-        return self.squares
-
-    def rounding(self) -> Rounding:
+    def _rounding(self):
         """A margin is a sum over the non-zeros of a row, ||w||^2 one over all columns that there are."""
-        n = self.starts.size - 1
-        rows, columns = (
-            Rounding.of_rows(n, size) for size in (int(np.diff(self.starts).max()), self.dimension)
-        )
-        return rows._replace(length=columns.length)
+        rows = Rounding.of_rows(self.n, int(np.diff(self.starts).max()))
+        return rows._replace(length=Rounding.of_rows(self.n, self.dimension).length)
 
     def coordinates(self, index: Any = slice(None)) -> Array:
         """Return the rows z_i of some points, with their zeros."""
-        chosen = np.arange(self.starts.size - 1)[index]
+        chosen = np.arange(self.n)[index]
         rows = np.zeros((chosen.size, self.dimension))
         for row, i in zip(rows, chosen, strict=True):
             entries = slice(self.starts[i], self.starts[i + 1])
             row[self.columns[entries]] = self.values[entries]
         return rows
 
-    def restrict(self, index: Array) -> Representation:
-        index = np.arange(self.starts.size - 1)[index]
+    def _restrict(self, index):
         lengths = np.diff(self.starts)[index]
         starts = np.concatenate(([0], np.cumsum(lengths)))
         entries = np.arange(starts[-1]) + np.repeat(self.starts[index] - starts[:-1], lengths)
-        return self._restricted(
+        return self._take(
             index,
             values=self.values[entries],
             columns=self.columns[entries],
             starts=starts,
-            squares=self.squares[index],
+            _squares=self._squares[index],
         )
 
     def _exact_block(self, index):
         if self.normalize is not None:  # Each value was rounded when it was scaled.
             return None
-        part = self.restrict(index)
+        part = self._restrict(index)
         used, places = np.unique(part.columns, return_inverse=True)
         rows = np.zeros((len(part), used.size))
         rows[np.repeat(np.arange(len(part)), np.diff(part.starts)), places] = part.values
         return _exact_products(rows)
 
-    def block(self, rows: Array, columns: Array) -> Array:
+    def _block(self, rows, columns):
         out = np.empty((len(rows), len(columns)))
-        left = self.restrict(rows)
-        right = left if rows is columns else self.restrict(columns)
+        left = self._restrict(rows)
+        right = left if rows is columns else self._restrict(columns)
         _sparse_block(left.arrays, right.arrays, out)
         return out
 
@@ -4857,8 +4228,9 @@ def _sparse_block(A, B, out):
 @njit(cache=_CACHE)
 def _sparse_product(G, v, out):
     w = np.empty(G.dimension)
-    _row_lift(G, v, w)
-    _row_margins(G, w, out)
+    _lift(G, v, w)
+    _margins(G, w, out)
+    _add_ridge(G.ridge, v, out)
 
 
 @njit(cache=_CACHE)
@@ -4866,22 +4238,20 @@ def _sparse_add_column(G, i, c, m):
     row = np.zeros(G.dimension)
     column = np.empty(m.size)
     _sparse_add_rows(G, np.ones(1), i, row)
-    _row_margins(G, row, column)
+    _margins(G, row, column)
     _combine(1.0, m, c, column)
+    m[i] += c * G.ridge[i]
 
 
-_SparseRows.routines.update(
-    _BY_ROWS,
-    add_column=_sparse_add_column,
-    product=_sparse_product,
-    _set_dots=_sparse_set_dots,
-    _add_rows=_sparse_add_rows,
-    _row=_sparse_row,
-)
+_SparseRows.row = _sparse_row
+_SparseRows.set_dots = _sparse_set_dots
+_SparseRows.add_rows = _sparse_add_rows
+_SparseRows.product = _sparse_product
+_SparseRows.add_column = _sparse_add_column
 
 
 # ------------------------------------------------------------------------------------------------------
-# 5.6 features
+# 5.5 features
 # ------------------------------------------------------------------------------------------------------
 
 
@@ -4892,7 +4262,7 @@ def features(
     normalize: str | None = "unit",
     intercept: float | str = 0.0,
     ridge: ArrayLike = 0.0,
-) -> Representation:
+) -> Gram:
     """Make G of points and labels for the linear kernel, in the memory of the points: dense, sparse, or on disk.
 
     G = Z Z' + diag(r), by the rows z_i = c_i x_i, with c_i = y_i / scale.  G is never formed.
@@ -4905,7 +4275,7 @@ def features(
         product, without an origin or a constant.
     y : array, shape (n,), optional
         Their labels, -1 or +1.  None gives the unsigned K, with c_i = 1 / scale: see `pair_gram` and
-        `Representation.signed`.
+        `Gram.signed`.
     normalize : {"unit", "max", None}
         The scale: "unit" is ||x_i||, "max" is max_i ||x_i||, None is 1.  Only None gives margins in the units of X.
     intercept : float or "free"
@@ -4918,8 +4288,8 @@ def features(
 
     Returns
     -------
-    G : FeatureGram or SparseGram; with a free intercept a FreeGram over it; RidgeGram over these unless r = 0
-        A product reads X, or its non-zeros, twice (`softmax_pass` reads it once); a column reads it once.
+    G : FeatureGram or SparseGram
+        A product reads X, or its non-zeros, twice; a column reads it once.
 
     Raises
     ------
@@ -4948,7 +4318,7 @@ def features(
     G = _rows_as_given(X, origin, _constant(intercept))
     factors = _normalizers(G.diagonal(), normalize)
     common = float(factors[0]) if normalize == "max" else 1.0
-    G = G._scaled(factors)._changed(kernel=_LINEAR, normalize=normalize, common=common)
+    G = G._scaled(factors)._changed(kernel=_LINEAR, normalize=normalize, _common=common)
     if signs is not None:
         G = G._with_signs(signs)
     return _with_options(G, intercept, ridge)
@@ -4989,13 +4359,11 @@ def _sparse_rows_as_given(X, origin, constant):
 
 
 # ------------------------------------------------------------------------------------------------------
-# 5.7 any kernel
+# 5.6 any kernel
 # ------------------------------------------------------------------------------------------------------
 
-_KEPT = 1 << 25  # entries of columns that `max_margin` keeps: 0.25 GB
 
-
-class LazyGram(Representation):
+class LazyGram(Gram):
     """G whose entries c_i c_j K(x_i, x_j) are evaluated when they are needed, made by `lazy_gram`.
 
     Attributes
@@ -5011,10 +4379,9 @@ class LazyGram(Representation):
            [-2.,  1.]])
     """
 
-    access = "computed"
     unit = _UNIT
-    has_coordinates = False
-    made_by = "lazy_gram"
+    _access = "computed"
+    _made_by = "lazy_gram"
 
     def __init__(
         self,
@@ -5025,81 +4392,73 @@ class LazyGram(Representation):
     ) -> None:
         diagonal = kernel.diagonal(points)
         normalizer = _normalizers(diagonal, normalize)
-        origin = kernel.center if kernel.name == "linear" else None
-        self._set_facts(
-            kernel=kernel,
-            normalize=normalize,
-            intercept=intercept,
-            d=kernel.W.shape[1],
-            origin=origin,
-        )
+        self.n = len(normalizer)
+        self.d = kernel.W.shape[1]
+        self.kernel = kernel
+        self.normalize = normalize
+        self.intercept = intercept
+        self.origin = kernel.center if kernel.name == "linear" else None
         self.points = points
         self.used = None
         self.c = normalizer
-        self.entries = np.ones(len(normalizer))
+        self.entries = np.ones(self.n)
         if normalize != "unit":
             self.entries = diagonal * normalizer**2
-        self.common = float(normalizer[0]) if normalize == "max" else 1.0
-
-    def shape(self) -> tuple[int, int]:
-        return self.c.size, self.c.size
+        self._common = float(normalizer[0]) if normalize == "max" else 1.0
 
     @property
-    def work(self) -> float:
-        return 0.5 * self.c.size**2
-
-    def diagonal(self) -> Array:
-        return self.entries
-
-    def rounding(self) -> Rounding:
-        error = self.kernel.rounding(self.points.squares.max())
-        return Rounding.of_entries(self.c.size, 1.01 * error)
-
-    def relative_lengths(self) -> Array:
-        return _relative_lengths(self.entries)
+    def _work(self):
+        return 0.5 * self.n**2
 
     @property
-    def more_precise(self) -> str:
+    def _more_precise(self):
         return "features(X, y)" if self.kernel.name == "linear" else ""
 
-    def lift(self, v: Array, w: Array) -> None:
-        w[:] = v
+    def _diagonal(self):
+        return self.entries
 
-    def margins(self, w: Array, m: Array) -> None:
-        self.table_margins(w[None], m[None])
+    def _rounding(self):
+        error = self.kernel.rounding(self.points.squares.max())
+        return Rounding.of_entries(self.n, 1.01 * error)
 
-    def add_column(self, i: int, c: float, m: Array) -> None:
+    def _relative_lengths(self):
+        return _lengths_of(self.entries)
+
+    def _product(self, v):
+        return self._products(v[None])[0]
+
+    def _add_column(self, i, c, m):
         point = self.points.take(slice(i, i + 1))
         column = self.kernel.block(self.points, point, _column_product)[:, 0]
         _combine(1.0, m, c * self.c[i], column * self.c)
 
-    def table_margins(self, W: Array, M: Array) -> None:
+    def _products(self, W):
         """Evaluate the columns that have a weight, or one half of the symmetric G, or go through the gates of "ntk".
 
         What takes the fewest multiplications is chosen.
         """
-        n = self.c.size
+        n = self.n
         d = self.kernel.dimension
         width = len(self.kernel.W)
         support = np.count_nonzero(W.any(axis=0))
         values = n * min(support, 0.5 * n)  # of the kernel, evaluated in the first two ways
         through_gates = 2 * len(W) * n * width * d
         scaled = W * self.c
-        M[:] = 0.0
         if width > 0 and through_gates < values * (d + 2 * width):
-            self._add_through_gates(scaled, M)
+            M = self._through_gates(scaled)
         else:
-            M[:] = self.kernel.sums(scaled, self.points, self.points)
-        M *= self.c
+            M = self.kernel.sums(scaled, self.points, self.points)
+        return M * self.c
 
-    def _add_through_gates(self, W, M):
-        """M <- M + W K for "ntk".
+    def _through_gates(self, W):
+        """Return W K for "ntk".
 
         K is the inner product of the hidden layers, plus, for every gate, the inner product of the points for which it
         is open, divided by the width.
         """
         points = self.points
         width = len(self.kernel.W)
+        M = np.zeros(W.shape)
         for w, m in zip(W, M, strict=True):
             sums = np.zeros((width, points.rows.shape[1]))
             of_hidden = np.zeros(width)
@@ -5113,17 +4472,16 @@ class LazyGram(Representation):
                     + points.hidden[rows] @ of_hidden
                 )
             m += self.kernel.offset * w.sum()
+        return M
 
-    def restrict(self, index: Array) -> Representation:
+    def _restrict(self, index):
         points = self.points.take(index)
         # The columns of a precomputed kernel are points, too.
         d = points.squares.size if self.kernel.name == "precomputed" else self.d
-        return self._restricted(
-            index, points=points, c=self.c[index], entries=self.entries[index], d=d
-        )
+        return self._take(index, points=points, c=self.c[index], entries=self.entries[index], d=d)
 
     def dense(self) -> Array:
-        n = self.c.size
+        n = self.n
         out = _empty_matrix(n)
         for rows in _slices(n, n):
             values = self.kernel.block(self.points.take(rows), self.points.take(slice(rows.stop)))
@@ -5131,7 +4489,7 @@ class LazyGram(Representation):
                 values * self.c[: rows.stop], self.c[rows, None], out=out[rows, : rows.stop]
             )
         _mirror(0, n, out)
-        np.fill_diagonal(out, self.entries)
+        np.fill_diagonal(out, self.diagonal())
         return out
 
     def _with_signs(self, y):
@@ -5162,11 +4520,11 @@ class LazyGram(Representation):
             places,
             coefficients,
             self.normalize,
-            self.common,
+            self._common,
             self.d,
         )
 
-    def block(self, rows: Array, columns: Array) -> Array:
+    def _block(self, rows, columns):
         block = self.kernel.block(self.points.take(rows), self.points.take(columns))
         return block * self.c[columns] * self.c[rows, None]
 
@@ -5197,34 +4555,6 @@ class LazyGram(Representation):
         c = [Fraction(factor) for factor in self.c[index].tolist()]
         return _weighted(c, [[entry + offset for entry in row] for row in products])
 
-    def adder(self) -> Callable[..., Any] | None:
-        """Return a function that keeps columns of K while there is room for them."""
-        n = self.c.size
-        kept = np.empty((min(n, _KEPT // n), n))
-        places = np.full(n, -1)
-        count = 0
-
-        def add(index, weights, m):
-            nonlocal count
-            if 2 * np.count_nonzero(places[index] < 0) > n:  # a product evaluates half of G
-                return _add_by_product(self, index, weights, m)
-            new = index[places[index] < 0][: len(kept) - count]
-            for some in _slices(new.size, n):
-                kept[count + some.start : count + some.stop] = self.kernel.block(
-                    self.points.take(new[some]), self.points
-                )
-            places[new] = np.arange(count, count + new.size)
-            count += new.size
-            known = places[index] >= 0
-            total = np.zeros(n)
-            scaled = weights[known] * self.c[index[known]]
-            _combine_rows(kept, places[index[known]], scaled, total)
-            m += self.c * total
-            if not known.all():
-                _add_by_product(self, index[~known], weights[~known], m)
-
-        return add
-
 
 def _column_product(A, b):
     """Return A b' for a single row b, in float64; a dense A is not copied."""
@@ -5232,8 +4562,8 @@ def _column_product(A, b):
         return _product(A, b)
     A = np.asarray(A)
     out = np.empty((len(A), 1))
-    rows = _Rows(_frozen(A), _frozen(np.ones(len(A))))
-    _enter(_row_margins, rows, b[0].astype(np.float64), out[:, 0])
+    rows = _Rows(_frozen(A), _frozen(np.ones(len(A))), _frozen(np.zeros(len(A))))
+    _enter(_margins, rows, b[0].astype(np.float64), out[:, 0])
     return out
 
 
@@ -5275,7 +4605,7 @@ def gram(
     intercept: float | str = 0.0,
     ridge: ArrayLike = 0.0,
     **params: Any,
-) -> Representation:
+) -> Gram:
     """Make G of points and labels as a matrix, for any kernel; without labels, the kernel matrix K.
 
     G_ij = y_i y_j K(x_i, x_j) / normalisation, plus r_i on the diagonal.  It is exactly symmetric.
@@ -5318,10 +4648,10 @@ def gram(
 
     Returns
     -------
-    G : DenseGram; with a free intercept a FreeGram over it; RidgeGram over these unless r = 0
+    G : DenseGram
         ``numpy.asarray(G)`` is the matrix.  G knows its labels and its kernel, and scores new points by
         ``G.decision_function``; for this it keeps the points.  Without y it is K: see `pair_gram` and
-        `Representation.signed`.
+        `Gram.signed`.
 
     Raises
     ------
@@ -5392,7 +4722,7 @@ def lazy_gram(
     intercept: float | str = 0.0,
     ridge: ArrayLike = 0.0,
     **params: Any,
-) -> Representation:
+) -> Gram:
     """Make G of more points than there is room for a matrix, for any kernel.
 
     G_ij = y_i y_j K(x_i, x_j) / normalisation, as `gram`, but entries are evaluated when needed and never kept.
@@ -5416,7 +4746,7 @@ def lazy_gram(
 
     Returns
     -------
-    G : LazyGram; with a free intercept a FreeGram over it; RidgeGram over these unless r = 0
+    G : LazyGram
         It keeps the points, and for "ntk" the hidden layer and its gates.  A product needs a few blocks of 8 MB, and
         `max_margin` 0.25 GB of columns.  A product evaluates the kernel n^2 / 2 times, or n times for each non-zero
         weight if that is less.  For "ntk" it can also go through the gates of the network, in O(n d m).
@@ -5454,7 +4784,7 @@ def lazy_gram(
 
 
 # ------------------------------------------------------------------------------------------------------
-# 5.8 pairs
+# 5.7 pairs
 # ------------------------------------------------------------------------------------------------------
 
 
@@ -5464,7 +4794,7 @@ def _pairs(labels, n_classes):
     return point, labels[point], wrong
 
 
-class PairGram(Representation):
+class PairGram(Gram):
     """G of several classes, made by `pair_gram`: a point of G is a pair (x_i, j) of a point and a wrong class.
 
     A pair stands for the row x_i (x) (e_{y_i} - e_j) / sqrt(2), which is never formed.  The coordinates are those of K
@@ -5472,7 +4802,7 @@ class PairGram(Representation):
 
     Attributes
     ----------
-    K : representation of the unsigned kernel matrix of the points
+    K : Gram, the unsigned kernel matrix of the points
     labels : array of int, shape (n_points,), the classes of the points
     point, right, wrong : arrays, shape (pairs,), i, y_i and j
     n_points, n_classes : int
@@ -5483,139 +4813,87 @@ class PairGram(Representation):
     <PairGram over DenseGram: 4 pairs of 3 classes of 2 points>
     """
 
-    unit = _UNIT
-    has_coordinates = False  # they are those of K times sqrt(2)
-    made_by = "pair_gram"
+    _made_by = "pair_gram"
 
     def __init__(self, K: GramLike, labels: ArrayLike, n_classes: int) -> None:
-        K = _wrapped(K)
+        K = _gram_of(K)
         if K.labels is not None:
             raise ValueError(
-                f"K must be unsigned, and this G has labels already: pair_gram takes K = {K.made_by}(X, ...), made "
+                f"K must be unsigned, and this G has labels already: pair_gram takes K = {K._made_by}(X, ...), made "
                 "without y"
             )
         if _is_free(K.intercept):
             raise ValueError('intercept="free" takes two classes: give K intercept=1.0, or none')
+        if np.any(K.ridge):
+            raise ValueError(
+                "K must have no ridge: give it to pair_gram(K, labels, k, ridge=...), for the pairs"
+            )
         n_classes = _count(n_classes, "n_classes", 2)
         labels = _labels(labels, len(K), "labels", range(n_classes)).astype(np.int64)
         point, right, wrong = (part.astype(np.int32) for part in _pairs(labels, n_classes))
         self.K = K
+        self.n = point.size
+        self.d = K.d
+        self.unit = K.unit
+        self.labels = labels
+        self.kernel = K.kernel
+        self.normalize = K.normalize
+        self.intercept = K.intercept
+        self.origin = K.origin
         self.point = point
         self.right = right
         self.wrong = wrong
         self.n_points = len(K)
         self.n_classes = n_classes
-        self.access = "products" if K.access == "products" else "computed"
-        self._set_facts(K, labels=labels, ridge=0.0)
+        self._access = "products" if K._access == "products" else "computed"
+        self._has_rows = K._has_rows
 
     def _kind(self):
         return f"PairGram over {self.K._kind()}"
 
     def _size(self):
-        pairs = _counted(len(self), "pair")
+        pairs = _counted(self.n, "pair")
         return f"{pairs} of {self.n_classes} classes of {_counted(self.n_points, 'point')}"
 
     @property
-    def has_precise_products(self) -> bool:
-        return self.K.has_precise_products
+    def _width(self):
+        return self.n_classes * self.K._width
 
     @property
-    def work(self) -> float:
-        return self.n_classes * self.K.work
+    def _work(self):
+        return self.n_classes * self.K._work
 
-    def points_gram(self) -> Representation:
-        return self.K
+    @property
+    def _more_precise(self):
+        return self.K._more_precise
 
-    def over(self, K: Representation) -> Representation:
-        return self._changed(K=K)
+    def _class_weights(self, v):
+        """Return T of `pair_gram` in two parts, (2, n_classes, n): the sums, and what rounding takes from them."""
+        parts = np.zeros((2, self.n_classes, self.n_points))
+        _add_pair_weights(self.point, self.right, self.wrong, v, *parts)
+        _renormalize(parts[0].ravel(), parts[1].ravel())
+        return parts
 
-    def coordinates(self, index: Any = slice(None)) -> Array:
-        """Return the rows x_i (x) (e_{y_i} - e_j) / sqrt(2) of some pairs, written down."""
-        points = math.sqrt(0.5) * self.K.coordinates(self.point[index])
-        return _pair_rows(points, self.right[index], self.wrong[index], self.n_classes)
+    def _differences(self, scores):
+        """Return the margins of the pairs, half the differences of scores, (n_classes, n_points)."""
+        m = np.empty(self.n)
+        _score_differences(self.point, self.right, self.wrong, scores, m)
+        return m
 
-    def separators(self, alpha: Array, precise: bool = True) -> Array:
-        """Return the separators of the classes, one behind the other, for each row of alpha, (k, n_classes d)."""
-        rows = []
-        for v in alpha:
-            sums, rest = self._class_weights(v)
-            separators = self.K.separators(sums, precise)
-            if precise:
-                separators += self.K.separators(rest)
-            rows.append(separators.ravel())
-        return np.array(rows)
-
-    def _scores(self, alpha):
-        if self.K.has_coordinates:
-            return self._scores_of(self.separators(alpha, precise=len(alpha) == 1))
-        return self.K._scores(np.concatenate([self._class_weights(v)[0] for v in alpha]))
-
-    def _scores_of(self, W):
-        return self.K._scores_of(W.reshape(len(W) * self.n_classes, -1))
-
-    def _by_output(self, scores, k):
-        return scores.reshape(len(scores), k, self.n_classes).swapaxes(0, 1)
-
-    def shape(self) -> tuple[int, int]:
-        return self.point.size, self.n_classes * self.K.shape()[1]
-
-    def diagonal(self) -> Array:
+    def _diagonal(self):
         return self.K.diagonal()[self.point]
 
-    def rounding(self) -> Rounding:
-        """T adds n_classes - 1 weights up, v'm has a term for every pair."""
-        margins = 1.01 * (self.K.rounding().margins + _sum_error(self.n_classes + 8))
-        return Rounding(margins, margins + 1.01 * _sum_error(self.point.size + 8), 0.0)
+    def _product(self, v):
+        return self._differences(self.K._products(self._class_weights(v)[0]))
 
-    def _error_of_squares(self):
-        """v'Gv is half the sum of T_c'KT_c over the classes, whose ||T_c||_1 add up to 2."""
-        return max(self.rounding().square, 2.0 * self.K._error_of_squares())
-
-    def relative_lengths(self) -> Array:
-        return self.K.relative_lengths()[self.point]
-
-    @property
-    def more_precise(self) -> str:
-        return self.K.more_precise
-
-    def lift(self, v: Array, w: Array) -> None:
-        for weights, part in zip(
-            self._class_weights(v)[0], w.reshape(self.n_classes, -1), strict=True
-        ):
-            lift(self.K, weights, part)
-
-    def margins(self, w: Array, m: Array) -> None:
-        scores = np.empty((self.n_classes, self.n_points))
-        table_margins(self.K, w.reshape(self.n_classes, -1), scores)
-        _score_differences(self.point, self.right, self.wrong, scores, m)
-
-    def add_column(self, i: int, c: float, m: Array) -> None:
+    def _add_column(self, i, c, m):
         column = np.zeros((1, self.n_points))
+        add_column(self.K, int(self.point[i]), c, column[0])
         i = slice(i, i + 1)
-        add_column(self.K, self.point[i][0], c, column[0])
-        _add_pair_block(
-            column,
-            np.zeros(1, np.int32),
-            self.right[i],
-            self.wrong[i],
-            self.point,
-            self.right,
-            self.wrong,
-            m[None],
-        )
+        pair = np.zeros(1, np.int32), self.right[i], self.wrong[i]
+        _add_pair_block(column, *pair, self.point, self.right, self.wrong, m[None])
 
-    def restrict(self, index: Array) -> Representation:
-        points, place = np.unique(self.point[index], return_inverse=True)
-        return self._changed(
-            K=self.K.restrict(points),
-            labels=self.labels[points],
-            point=place.astype(np.int32),
-            right=self.right[index],
-            wrong=self.wrong[index],
-            n_points=points.size,
-        )
-
-    def block(self, rows: Array, columns: Array) -> Array:
+    def _block(self, rows, columns):
         points, place = np.unique(self.point[rows], return_inverse=True)
         others, other = np.unique(self.point[columns], return_inverse=True)
         K = np.ascontiguousarray(self.K.block(points, others), np.float64)
@@ -5631,6 +4909,104 @@ class PairGram(Representation):
             out,
         )
         return out
+
+    def _rounding(self):
+        """T adds n_classes - 1 weights up, v'm has a term for every pair."""
+        margins = 1.01 * (self.K.rounding().margins + _sum_error(self.n_classes + 8))
+        return Rounding(margins, margins + 1.01 * _sum_error(self.n + 8), 0.0)
+
+    def _error_of_squares(self):
+        """v'Gv is half the sum of T_c'KT_c over the classes, whose ||T_c||_1 add up to 2."""
+        return max(self.rounding().square, 2.0 * self.K._error_of_squares())
+
+    def _relative_lengths(self):
+        return self.K._relative_lengths()[self.point]
+
+    def _precise(self, v):
+        """Do as K does, with the sums of weights in two parts, the second of which is all but 0.
+
+        A margin is half the difference of two rounded scores.  This adds up to 2 max_c |f_c(x_i)| 2^-53 to its error.
+        """
+        (T, rest) = self._class_weights(v)
+        squares = []
+        lost = np.zeros(self.n_points)
+        scores = np.empty_like(T)
+        for c in range(self.n_classes):
+            products = self.K._precise(T[c])
+            if products is None:
+                return None
+            size, scores[c], rounding = products
+            lost = np.maximum(lost, rounding.lost)
+            squares.append(size)
+            if rest[c].any():
+                m = self.K @ rest[c]
+                squares.append(2.0 * float(T[c] @ m))
+                scores[c] += m
+        m = self._differences(scores)
+        blur = _sum_error(2 * v.size + 16) ** 2
+        lost += _LAST * np.abs(scores).max(axis=0) / self._diagonal().max()
+        return (
+            0.5 * math.fsum(squares),
+            m,
+            Rounding(
+                rounding.margins + blur,
+                rounding.square + 2.0 * blur,
+                rounding.length * math.sqrt(2.0),
+                lost[self.point],
+            ),
+        )
+
+    def _restrict(self, index):
+        points, place = np.unique(self.point[index], return_inverse=True)
+        ridge = self._ridges()[index] if np.any(self.ridge) else 0.0
+        return self._changed(
+            n=len(index),
+            K=self.K.restrict(points),
+            labels=self.labels[points],
+            ridge=ridge,
+            point=place.astype(np.int32),
+            right=self.right[index],
+            wrong=self.wrong[index],
+            n_points=points.size,
+        )
+
+    # With a K of rows, the coordinates of a pair's row are those of the classes, one after the other.
+
+    def coordinates(self, index: Any = slice(None)) -> Array:
+        """Return the rows x_i (x) (e_{y_i} - e_j) / sqrt(2) of some pairs, written down."""
+        points = math.sqrt(0.5) * self.K.coordinates(self.point[index])
+        return _pair_rows(points, self.right[index], self.wrong[index], self.n_classes)
+
+    def _lift(self, v):
+        """Return sqrt(2) Z'v, (n_classes width,)."""
+        return np.concatenate([self.K._lift(weights) for weights in self._class_weights(v)[0]])
+
+    def _margins(self, w):
+        """Return sqrt(1/2) Z w."""
+        rows = w.reshape(self.n_classes, -1)
+        return self._differences(np.array([self.K._margins(row) for row in rows]))
+
+    def _separators(self, alpha, precise=True):
+        """Return the separators of the classes, one behind the other, for each row of alpha, (k, n_classes width)."""
+        rows = []
+        for v in alpha:
+            sums, rest = self._class_weights(v)
+            separators = self.K._separators(sums, precise)
+            if precise:
+                separators += self.K._separators(rest)
+            rows.append(separators.ravel())
+        return np.array(rows)
+
+    def _scores(self, alpha):
+        if self._has_rows:
+            return self._scores_of(self._separators(alpha, precise=len(alpha) == 1))
+        return self.K._scores(np.concatenate([self._class_weights(v)[0] for v in alpha]))
+
+    def _scores_of(self, W):
+        return self.K._scores_of(W.reshape(len(W) * self.n_classes, -1))
+
+    def _by_output(self, scores, k):
+        return scores.reshape(len(scores), k, self.n_classes).swapaxes(0, 1)
 
     def _rounded_rows(self, index):
         of_points = None
@@ -5655,52 +5031,8 @@ class PairGram(Representation):
             for row, (a, b) in zip(K, pairs, strict=True)
         ]
 
-    def _class_weights(self, v):
-        """Return T of `pair_gram` in two parts, (2, n_classes, n): the sums, and what rounding takes from them."""
-        parts = np.zeros((2, self.n_classes, self.n_points))
-        _add_pair_weights(self.point, self.right, self.wrong, v, *parts)
-        _renormalize(parts[0].ravel(), parts[1].ravel())
-        return parts
 
-    def precise(self, v: Array) -> tuple[float, Array, Rounding] | None:
-        """Do as K does, with the sums of weights in two parts, the second of which is all but 0.
-
-        A margin is half the difference of two rounded scores.  This adds up to 2 max_c |f_c(x_i)| 2^-53 to its error.
-        """
-        (T, rest) = self._class_weights(v)
-        squares = []
-        lost = np.zeros(self.n_points)
-        scores = np.empty_like(T)
-        for c in range(self.n_classes):
-            products = self.K.precise(T[c])
-            if products is None:
-                return None
-            size, scores[c], rounding = products
-            lost = np.maximum(lost, rounding.lost)
-            squares.append(size)
-            if rest[c].any():
-                m = _image(self.K, rest[c])
-                squares.append(2.0 * float(T[c] @ m))
-                scores[c] += m
-        m = np.empty(v.size)
-        _score_differences(self.point, self.right, self.wrong, scores, m)
-        blur = _sum_error(2 * v.size + 16) ** 2
-        lost += _LAST * np.abs(scores).max(axis=0) / self.diagonal().max()
-        return (
-            0.5 * math.fsum(squares),
-            m,
-            Rounding(
-                rounding.margins + blur,
-                rounding.square + 2.0 * blur,
-                rounding.length * math.sqrt(2.0),
-                lost[self.point],
-            ),
-        )
-
-
-def pair_gram(
-    K: GramLike, labels: ArrayLike, n_classes: int, *, ridge: ArrayLike = 0.0
-) -> Representation:
+def pair_gram(K: GramLike, labels: ArrayLike, n_classes: int, *, ridge: ArrayLike = 0.0) -> Gram:
     """Make G of points of several classes, on which every algorithm runs.
 
     The multiclass problem as a binary one: G = Z Z' + diag(r) with a row for each point and wrong class.
@@ -5720,7 +5052,7 @@ def pair_gram(
 
     Returns
     -------
-    G : PairGram; RidgeGram over it unless r = 0
+    G : PairGram
         It has n (n_classes - 1) pairs, point by point, wrong classes in order.  A product takes one with K per class.
 
     Raises
@@ -5750,7 +5082,7 @@ def pair_gram(
     >>> G.decision_function(fm.max_margin(G), X).argmax(axis=1)
     array([0, 1, 2])
     """
-    K = _wrapped(K)
+    K = _gram_of(K)
     _scale_of(K)
     return _with_options(PairGram(K, labels, n_classes), 0.0, ridge)
 
@@ -5804,21 +5136,6 @@ def _add_pair_block(K, point, right, wrong, other, other_right, other_wrong, out
 # numerator of lower down, its denominator up (down if the numerator is negative), the length of p up, the sum of p
 # down.  The few operations after the product, a root, a quotient and a difference, err by `_LAST` at most, relative to
 # their result.  So upper - lower is the gap of the numbers as computed, plus ``blur``, the width due to these bounds.
-
-
-def _squares_and_margins(G, scale, *points):
-    """Return [(v' G v, G v), ...] for points v with ||v||_1 <= 1."""
-    n, dimension = G.shape()
-    W = np.empty((len(points), dimension))
-    M = np.empty((len(points), n))
-    for v, w in zip(points, W, strict=True):
-        lift(G, v, w)
-    table_margins(G, W, M)
-    error = G.rounding().square * scale
-    return [
-        (_nonnegative(G, scale, square(G, v, w, m), error), m)
-        for v, w, m in zip(points, W, M, strict=True)
-    ]
 
 
 def _nonnegative(G, scale, norm2, error):
@@ -5994,14 +5311,13 @@ def _best_slacks(norm2, longest, v, proven, m, ridge):
     return lower, _with_slacks(t * length, slacks, ridge)
 
 
-def _bracket(scale, alpha, p, total, terms, scale_error):
+def _bracket(scale, alpha, p, total, scale_error):
     """Return (lower, upper, blur) from alpha and p / total, given as `_Seen`; blur is the width due to rounding.
 
-    ``total`` is sum p as computed, by ``terms`` additions, or 0 of them if it was rounded once.  ``scale_error`` bounds
-    the relative error of ``scale``.
+    ``total`` is sum p, rounded once, and ``scale_error`` bounds the relative error of ``scale``.
     """
     # 1. upper = ||p||_G / sum p.
-    upper = p.longest / total * (1.0 + _LAST + _sum_error(terms))
+    upper = p.longest / total * (1.0 + _LAST)
 
     # 2. lower = min_i (G alpha)_i / ||alpha||_G, and at least -sqrt(s), by Cauchy-Schwarz for every alpha.
     divisor = alpha.longest if alpha.proven > 0.0 else alpha.shortest
@@ -6035,7 +5351,7 @@ def _seen_by_product(G, v, norm2, m, rounding):
         lost += _LAST * np.abs(m)
     norm2 = _nonnegative(G, scale, norm2, rounding.square * scale)
     norm2, rounding = _allowing_for_kernel(G, norm2, rounding)
-    relative_lengths = G.relative_lengths()
+    relative_lengths = G._relative_lengths()
     reach = float(relative_lengths @ np.abs(v))
     lengths = _lengths(norm2, reach, rounding, scale)
     proven = m - lost - (rounding.margins * scale * reach) * relative_lengths
@@ -6064,22 +5380,17 @@ def _seen_by_recurrence(G, v, m, size, rounding):
 
 
 def _by_products(G, alpha, p, precise, products):
-    """Return what fresh products show: the `_Seen` of alpha and of p, sum p, its additions, and the factor of alpha."""
+    """Return what fresh products show: the `_Seen` of alpha and of p, sum p, and the factor of alpha."""
     # 1. Bring both points to ||v||_1 <= 1; alpha = 0, and an alpha that is p, take no product of their own.
     points = [_unit_range(p)]
     if alpha is not p and alpha.any():
         points.append(_unit_range(alpha))
 
     # 2. Multiply, in twice the working precision if that is wanted and G can.
-    found = [G.precise(v) for v in points] if precise else [None]
-    if found[0] is None:
-        rounding = G.rounding()
-        found = [(norm2, m, rounding) for norm2, m in products(G, G.scale, *points)]
-        total = float(points[0].sum())
-        terms = p.size
+    if precise or products is None:
+        found = [G._measured(v, precise) for v in points]
     else:
-        total = math.fsum(points[0])
-        terms = 0
+        found = [(*products(v), G.rounding()) for v in points]
 
     # 3. With a free intercept p is ``tilt`` away, in ||.||_1, from half its weight in each class.
     tilt = 0.0
@@ -6093,10 +5404,11 @@ def _by_products(G, alpha, p, precise, products):
         _seen_by_product(G, v, norm2, m, rounding._replace(length=rounding.length + 4.0 * tilt))
         for v, (norm2, m, rounding) in zip(points, found, strict=True)
     ]
+    total = math.fsum(points[0])
     if not alpha.any():
-        return _NOTHING, seen[0], total, terms, 1.0
+        return _NOTHING, seen[0], total, 1.0
     largest = np.abs(alpha).argmax()
-    return seen[-1], seen[0], total, terms, alpha[largest] / points[-1][largest]
+    return seen[-1], seen[0], total, alpha[largest] / points[-1][largest]
 
 
 def _by_recurrences(G, alpha, p, held, drift):
@@ -6119,14 +5431,15 @@ def _by_recurrences(G, alpha, p, held, drift):
         _NOTHING if size == 0.0 else _seen_by_recurrence(G, alpha, of_alpha, size, rounding)
     )
     seen_p = seen_alpha if alpha is p else _seen_by_recurrence(G, p, of_p, total, rounding)
-    return seen_alpha, seen_p, total, p.size, 1.0
+    return seen_alpha, seen_p, total * (1.0 - _sum_error(p.size)), 1.0
 
 
-def _interval(G, alpha, p, precise=False, held=None, drift=0.0, products=_squares_and_margins):
+def _interval(G, alpha, p, precise=False, held=None, drift=0.0, products=None):
     """Return the `Bounds` that weights alpha, and p >= 0 of any sum, prove; for checked input.
 
     Without ``held`` it takes fresh products, which have the last word.  ``held`` is (G alpha, G p) as a loop has
-    updated them: entries may be wrong by ``drift`` s ||.||_1 more than those of a product.
+    updated them: entries may be wrong by ``drift`` s ||.||_1 more than those of a product.  ``products`` may return
+    (v'Gv, G v) in place of G.
     """
     if held is None:
         found = _by_products(G, alpha, p, precise, products)
@@ -6134,11 +5447,10 @@ def _interval(G, alpha, p, precise=False, held=None, drift=0.0, products=_square
         found = _by_recurrences(G, alpha, p, held, drift)
         if found is None:
             return Bounds(-math.inf, math.inf, math.inf)
-    seen_alpha, seen_p, total, terms, factor = found
+    seen_alpha, seen_p, total, factor = found
     scale_error = G.rounding().margins
-    lower, upper, blur = map(
-        float, _bracket(G.scale, seen_alpha, seen_p, total, terms, scale_error)
-    )
+    ends = _bracket(G.scale, seen_alpha, seen_p, total, scale_error)
+    lower, upper, blur = map(float, ends)
     if lower > upper and held is None:
         raise ValueError(
             f"G is not positive semi-definite: weak duality fails, {lower:g} <= rho <= {upper:g}"
@@ -6224,7 +5536,7 @@ def certificate(
 
 
 def separator_margin(
-    G: Representation, w: ArrayLike, *, support: ArrayLike | None = None
+    G: Gram, w: ArrayLike, *, support: ArrayLike | None = None
 ) -> tuple[float, float]:
     """Certify the margin of a separator that you have: an interval around min_i (<z_i, w> + y_i b) / ||w||.
 
@@ -6298,15 +5610,11 @@ def separator_margin(
 
     # 1. Take G apart: its ridge, pairs of classes, and rows.
     G, _ = _representation(G)
-    ridge = G.ridge if isinstance(G, RidgeGram) else None
-    G = G.without_ridge()
-    rows = G.points_gram()
-    if not rows.has_coordinates:
-        raise TypeError(
-            f"w needs coordinates, {type(rows).__name__} has none: take features(X, y), or of a class of your own say "
-            "has_coordinates = True"
-        )
-    d = rows.shape()[1]
+    ridge = G._ridges() if np.any(G.ridge) else None
+    rows = _points_gram(G)
+    if not rows._has_rows:
+        raise TypeError(f"w needs rows, and {type(rows).__name__} has none: take features(X, y)")
+    d = rows._width
     shape = (G.n_classes, d) if isinstance(G, PairGram) else (d,)
 
     # 2. Take w apart: with a free intercept its own bias may stand behind it.
@@ -6381,15 +5689,10 @@ def _of_weights(G, w, support):
 
     # 3. Margins and length, by one product with weights of ||v||_1 <= 1; the factor is a power of two.
     v = _unit_range(alpha)
-    found = G.precise(v)
-    if found is None:
-        [(norm2, m)] = _squares_and_margins(G, scale, v)
-        rounding = G.rounding()
-    else:
-        norm2, m, rounding = found
-        norm2 = _nonnegative(G, scale, norm2, rounding.square * scale)
+    norm2, m, rounding = G._measured(v, precise=True)
+    norm2 = _nonnegative(G, scale, norm2, rounding.square * scale)
     norm2, rounding = _allowing_for_kernel(G, norm2, rounding)
-    lengths = G.relative_lengths()
+    lengths = G._relative_lengths()
     reach = float(lengths @ np.abs(v))
     error = _LAST * np.abs(m) + scale * rounding.lost
     error += scale * (rounding.margins * reach) * lengths
@@ -6468,24 +5771,22 @@ def _of_separator(G, ridge, w, bias, blur=0.0):
     return lower * (1.0 - _LAST), upper * (1.0 + _LAST)
 
 
+def _points_gram(G):
+    """Return the Gram matrix of the points: of pairs K."""
+    return G.K if isinstance(G, PairGram) else G
+
+
 def _margins_of(G, w):
     """Return <z_i, w>, the largest term that cancelled in it, and a bound on its error over ||w||.
 
     On top of this error come a few units in the last place of <z_i, w> and of the largest term.
     """
-    rows = G.unwrapped().points_gram()
-    m = np.empty(G.shape()[0])
-    root = math.sqrt(float(G.diagonal().max()))
-    dots = [rows.precise_dots(separator) for separator in np.atleast_2d(w)]
-    if dots[0] is None:
-        margins(G, w.ravel(), m)
-        return m, 0.0, G.rounding().margins * root
-    error = 2.0 * _sum_error(2 * rows.shape()[1] + 16) ** 2 * root
+    rows = _points_gram(G)
+    error = 2.0 * _sum_error(2 * rows._width + 16) ** 2 * math.sqrt(float(G._diagonal().max()))
     if not isinstance(G, PairGram):
-        return dots[0], 0.0, error
-    scores = np.array(dots)
-    _score_differences(G.point, G.right, G.wrong, scores, m)
-    return m, float(np.abs(scores).max()), error
+        return rows._precise_margins(w), 0.0, error
+    scores = np.array([rows._precise_margins(separator) for separator in w])
+    return G._differences(scores), float(np.abs(scores).max()), error
 
 
 def contradiction(X: Any, y: ArrayLike) -> tuple[int, int] | None:
@@ -6543,7 +5844,7 @@ def _operator_norm(G):
     Matrix Anal. Appl. 13, 1992); here k = 64 and e = 0.03.  No vectors are kept: rounding then repeats eigenvalues
     (A. Greenbaum, Linear Algebra and its Applications 113, 1989).
     """
-    n = G.shape()[0]
+    n = G.n
     scale = G.diagonal().max()  # taken out, so that no square of G's entries can over- or underflow
     steps = min(64, n)
     T = np.zeros((steps, steps))  # tridiagonal and symmetric; its lower half
@@ -6555,7 +5856,7 @@ def _operator_norm(G):
             T = T[:k, :k]  # This space is invariant: its largest eigenvalue is exact.
             break
         v /= length
-        m = _image(G, v) / scale
+        m = (G @ v) / scale
         T[k, k] = v @ m
         m -= T[k, k] * v
         if k:
@@ -6579,6 +5880,10 @@ def _operator_norm(G):
 # its arguments.  What the loop does depends on its arguments alone: then a run can be cut at any iteration and resumed,
 # bit for bit.  The body of a loop consists of scalar arithmetic, the operations `product` and `add_column`, and
 # compiled steps.  It has no loop over entries, so that it is fast as Python source, too.
+
+_TAKES_FREE = (
+    "`max_margin`, and `momentum`, `gradient_descent` and `normalized_gradient_descent` by default"
+)
 
 # The share of s ||v||_1 by which an iteration may change the error of a G v that a loop updates: 16 roundings
 _DRIFT = 16.0 * _UNIT
@@ -6849,14 +6154,13 @@ def _checkpoints(first, last, trace_at):
 
 def _entry(G, loop, state, parameters):
     """Return a function that sends the loop from iteration k to ``until``, and returns the iteration reached."""
-    arrays = getattr(G, "arrays", None)
-    if arrays is None:
+    is_compiled = G.arrays is not None and is_jitted(loop)
+    if not is_compiled:
         loop = getattr(loop, "py_func", loop)
-    is_compiled = arrays is not None and is_jitted(loop)
 
     def enter(k, until):
         if is_compiled:
-            reached = _enter(loop, arrays, k, until, *state, *parameters)
+            reached = _enter(loop, G.arrays, k, until, *state, *parameters)
         else:
             reached = loop(G, k, until, *state, *parameters)
         if not (isinstance(reached, (int, np.integer)) and k <= reached <= until):
@@ -6968,7 +6272,7 @@ def _note_on_rounding(G, bounds):
     note = f"rounding hides margins below {_written(bounds.upper, 2, _UP)}"
     if bounds.lower > 0.0:
         note = f"rounding leaves a gap of {bounds.blur / bounds.upper:.1g} within reach"
-    return f"{note}; {G.more_precise} would show more" if G.more_precise else note
+    return f"{note}; {G._more_precise} would show more" if G._more_precise else note
 
 
 def _first_iteration(options):
@@ -7769,7 +7073,8 @@ def winnow(
 # 8.2 ji21
 # ------------------------------------------------------------------------------------------------------
 
-_RISK, _CONSTANT, _SQRT = range(3)  # schedules of steps
+_CONSTANT = 0.0  # steps theta_t = theta / (t + 1)^decay
+_SQRT = 0.5
 
 
 @njit(cache=_CACHE)
@@ -7790,58 +7095,69 @@ def _logistic_weights(m, shift, q):
     return math.log(slope)
 
 
-@register_jitable
-def _dual_pass(G, w, logistic, shift, m, q, u):
-    """m <- Z w, q <- grad psi(xi), xi = -m - shift, u <- Z' q, one product; return ln l'(psi).
+@njit(cache=_CACHE)
+def _softmax_by_class(m, y, q):
+    """q <- one softmax(-m) in each class, with weight 1/2; return min_b ln sum_i exp(-m_i - b y_i).
 
-    Then l'(xi_i) = q_i l'(psi).
+    This is softmax(-m - b y) for the bias b at which both classes weigh the same, where that minimum is.
     """
-    if not logistic:
-        return softmax_pass(G, w, m, q, u)
-    margins(G, w, m)
-    log_slope = _logistic_weights(m, shift, q)
-    lift(G, q, u)
-    return log_slope
+    log_total = math.log(2.0)
+    for sign in (-1.0, 1.0):
+        low = math.inf
+        for i in range(m.size):
+            if y[i] == sign and m[i] < low:
+                low = m[i]
+        total = 0.0
+        for i in range(m.size):
+            if y[i] == sign:
+                q[i] = math.exp(low - m[i])
+                total += q[i]
+        for i in range(m.size):
+            if y[i] == sign:
+                q[i] *= 0.5 / total
+        log_total += 0.5 * (math.log(total) - low)
+    return log_total
 
 
 @njit(cache=_CACHE)
-def _gradient_loop(G, k, until, alpha, w, m, q, u, log_slope, report, logistic, schedule, step):
-    """alpha <- alpha + theta_k q_k and w = Z' alpha alike; m, q, u and log_slope[0] belong to the current w."""
+def _loss_weights(m, logistic, shift, y, q):
+    """q <- grad psi(xi), xi = -m - shift, of the logistic or exponential loss l; return ln l'(psi): l'(xi_i) = q_i
+    l'(psi).
+
+    A shift counts for the logistic loss only.  y has the labels if the intercept is free, which only the exponential
+    loss takes, and else no entries.
+    """
+    if logistic:
+        return _logistic_weights(m, shift, q)
+    if y.size > 0:
+        return _softmax_by_class(m, y, q)
+    return _softmax(m, q)
+
+
+def _free_signs(G):
+    """Return the labels y if the intercept is free, and else an array without entries."""
+    return np.zeros(0) if G.signs is None else np.array(G.signs, dtype=np.float64)
+
+
+@njit(cache=_CACHE)
+def _gradient_loop(G, k, until, alpha, m, q, Gq, logistic, y, step):
+    """alpha_i <- alpha_i + step l'(-m_i) / n, and m = G alpha alike."""
     while k < until:
-        theta = step
-        if schedule == _RISK:
-            theta *= math.exp(min(log_slope[0], 300.0)) / m.size
-        elif schedule == _SQRT:
-            theta /= math.sqrt(k + 1.0)
+        log_slope = _loss_weights(m, logistic, 0.0, y, q)
+        product(G, q, Gq)
+        theta = step * math.exp(min(log_slope, 300.0)) / m.size
         _combine(1.0, alpha, theta, q)
-        _combine(1.0, w, theta, u)
-        log_slope[0] = _dual_pass(G, w, logistic, 0.0, m, q, u)
+        _combine(1.0, m, theta, Gq)
         k += 1
-        if _meets(k, until, alpha, m, report):
-            return k, CERTIFIED
-    return k, RUNNING
+    return k
 
 
-def _zero_state(run, logistic, shift=0.0):
-    """Return the state of `_gradient_loop` at w = 0, where all margins are 0."""
-    n, dimension = run.G.shape()
-    alpha, w, m, q, u, log_slope, report = map(np.zeros, (n, dimension, n, n, dimension, 1, 7))
-    if run.G.signs is not None:
-        log_slope[0] = softmax_pass(run.G, w, m, q, u)
-    elif logistic:
-        log_slope[0] = _logistic_weights(m, shift, q)
-    else:
-        log_slope[0] = _softmax(m, q)
-    lift(run.G, q, u)
-    return alpha, w, m, q, u, log_slope, report
-
-
-@_algorithm(max_iter=1000)
 def gradient_descent(
     G: GramLike,
     *,
     step: float = 1.0,
     loss: str = "exp",
+    max_iter: int = 1000,
     **options: Unpack[RunOptions],
 ) -> Result:
     """Follow gradient descent, and see how much of the maximum margin it has at each checkpoint.
@@ -7852,10 +7168,15 @@ def gradient_descent(
 
     Parameters
     ----------
+    G : array, shape (n, n), or representation
+        Signed Gram matrix.
     step : float
         Step length in units of 1/s, above 0.
     loss : {"exp", "logistic"}
         l(z) = e^z, or l(z) = ln(1 + e^z).
+    max_iter : int
+        Largest number of updates in this call.
+    **options : RunOptions
 
     See Also
     --------
@@ -7874,40 +7195,43 @@ def gradient_descent(
     """
     logistic = _choice(loss, "loss", ("exp", "logistic")) == "logistic"
     step = _number(step, "step")
-    run = prepare(G, free_intercept=not logistic, **options)
-    state = _zero_state(run, logistic)
-    parameters = logistic, _RISK, step / run.scale
-    return drive(run, _gradient_loop, state, parameters=parameters, report=state[-1])
+    G, scale = _representation(G)
+    return drive(
+        G,
+        _gradient_loop,
+        tuple(np.zeros((4, len(G)))),
+        lambda alpha, m, q, Gq: (alpha, alpha, m, m),
+        (logistic, _free_signs(G), step / scale),
+        max_iter=max_iter,
+        takes_free=not logistic,
+        **options,
+    )
 
 
 @njit(cache=_CACHE)
-def _unit_step_loop(G, k, until, alpha, m, q, u, image, report, schedule, step):
-    """alpha <- alpha + theta_k q / ||q||_G and m = G alpha alike; ||q||_G takes the product image = G q."""
+def _normalized_loop(G, k, until, alpha, m, q, Gq, y, by_norm, decay, step):
+    """alpha <- alpha + theta_k q, or alpha + theta_k q / ||q||_G, and m = G alpha alike."""
     while k < until:
-        _softmax(m, q)
-        lift(G, q, u)
-        margins(G, u, image)
-        norm2 = square(G, q, u, image)
-        if schedule == _SQRT:
-            norm2 *= k + 1.0
-        theta = 0.0
-        if norm2 > 0.0:  # a gradient of 0 moves nothing
-            theta = step / math.sqrt(norm2)
+        _loss_weights(m, False, 0.0, y, q)
+        product(G, q, Gq)
+        theta = step / (k + 1.0) ** decay
+        if by_norm:
+            norm2 = _dot(q, Gq)
+            # A gradient of 0 moves nothing.
+            theta = theta / math.sqrt(norm2) if norm2 > 0.0 else 0.0
         _combine(1.0, alpha, theta, q)
-        _combine(1.0, m, theta, image)
+        _combine(1.0, m, theta, Gq)
         k += 1
-        if _meets(k, until, alpha, m, report):
-            return k, CERTIFIED
-    return k, RUNNING
+    return k
 
 
-@_algorithm(max_iter=1000)
 def normalized_gradient_descent(
     G: GramLike,
     *,
     step: float = 1.0,
     schedule: str = "constant",
     divide_by: str = "risk",
+    max_iter: int = 1000,
     **options: Unpack[RunOptions],
 ) -> Result:
     """Follow gradient descent with normalised steps, and see how much of the maximum margin it has.
@@ -7919,6 +7243,8 @@ def normalized_gradient_descent(
 
     Parameters
     ----------
+    G : array, shape (n, n), or representation
+        Signed Gram matrix.
     step : float
         Step length in units of 1/s, or of 1/sqrt(s) with divide_by="norm"; above 0.
     schedule : {"constant", "sqrt"}
@@ -7926,6 +7252,9 @@ def normalized_gradient_descent(
         with ln t / sqrt t (Nacson et al. 2018, who divide by the norm).  With divide_by="norm", s is sqrt(s) here.
     divide_by : {"risk", "norm"}
         The gradient with respect to f is -R g, g = sum_i q_i y_i phi(x_i); its norm is R ||q||_G.
+    max_iter : int
+        Largest number of updates in this call.
+    **options : RunOptions
 
     See Also
     --------
@@ -7951,86 +7280,65 @@ def normalized_gradient_descent(
     >>> round(fm.normalized_gradient_descent(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1])).lower, 2)
     0.92
     """
-    schedules = {"constant": _CONSTANT, "sqrt": _SQRT}
-    schedule = schedules[_choice(schedule, "schedule", tuple(schedules))]
+    decays = {"constant": _CONSTANT, "sqrt": _SQRT}
+    decay = decays[_choice(schedule, "schedule", tuple(decays))]
     by_norm = _choice(divide_by, "divide_by", ("risk", "norm")) == "norm"
     step = _number(step, "step")
-    run = prepare(G, free_intercept=not by_norm, **options)
-    state = _zero_state(run, False)
-    alpha, _, m, q, u, _, report = state
-    if not by_norm:
-        parameters = False, schedule, step / run.scale
-        return drive(run, _gradient_loop, state, parameters=parameters, report=report)
-    state = alpha, m, q, u, np.zeros_like(m), report
-    parameters = schedule, step / math.sqrt(run.scale)
-    return drive(run, _unit_step_loop, state, parameters=parameters, report=report)
+    G, scale = _representation(G)
+    return drive(
+        G,
+        _normalized_loop,
+        tuple(np.zeros((4, len(G)))),
+        lambda alpha, m, q, Gq: (alpha, alpha, m, m),
+        (_free_signs(G), by_norm, decay, step / (math.sqrt(scale) if by_norm else scale)),
+        max_iter=max_iter,
+        takes_free=not by_norm,
+        **options,
+    )
 
 
 @njit(cache=_CACHE)
-def _momentum_step(x, g, q, beta, step):
-    """g <- beta (g + q), x <- x + step (g + q)."""
-    for i in range(x.size):
+def _momentum_step(alpha, g, m, gm, q, Gq, beta, step):
+    """g <- beta (g + q), alpha <- alpha + step (g + q), and their products gm and m alike."""
+    for i in range(m.size):
         g[i] = beta * (g[i] + q[i])
-        x[i] += step * (g[i] + q[i])
+        gm[i] = beta * (gm[i] + Gq[i])
+        alpha[i] += step * (g[i] + q[i])
+        m[i] += step * (gm[i] + Gq[i])
+
+
+@njit(cache=_CACHE, fastmath=_FAST)
+def _square_of_mean(g, q, gm, Gq):
+    """Return ||p||_G^2 of p = (g + q) / ||g + q||_1."""
+    total = 0.0
+    norm2 = 0.0
+    for i in range(g.size):
+        total += g[i] + q[i]
+        norm2 += (g[i] + q[i]) * (gm[i] + Gq[i])
+    return norm2 / (total * total)
 
 
 @njit(cache=_CACHE)
-def _momentum_loop(
-    G, k, until, alpha, g, q, w, gw, u, m, move, report, logistic, shift, step, eps, blurs
-):
-    """Move alpha by step (g + q), and its coordinates w by step (gw + u), where gw = Z'g and u = Z'q.
-
-    m are the margins of the current w, and q = softmax(-m).  ``move`` is the last move g + q, which as a mixture is
-    nu_{k-1}.  The report is about alpha and this move, since its margins take no product: they are what m gained by
-    it, over the step.  At ||p||_G <= eps for its p the run halts.
-    """
-    while True:
-        # 1. Halt if the last move is a certificate; the report has ||move||_1 and ||move||_G^2.
-        move_total = report[_DUAL_TOTAL]
-        bound = eps * move_total
-        if bound > 0.0 and report[_DUAL_NORM2] <= bound**2:
-            blur, root = blurs
-            move_blurs = (blur * move_total**2, root * move_total)
-            if _is_small(G, move.v, move.w, move.m, bound, move_blurs):
-                return k, INFEASIBLE
-        if k >= until:
-            return k, RUNNING
-        # 2. Make the move.  For a report keep it, and the margins before it.
-        reports = k + 1 >= until or report[_TARGET] > 0.0 or eps > 0.0
+def _momentum_loop(G, k, until, alpha, g, m, gm, q, Gq, logistic, shift, y, step, goal):
+    """ji21, Algorithm 1; m = G alpha, gm = G g, and q belongs to m.  It halts at ||p_k||_G^2 <= goal."""
+    while k < until:
+        if goal > 0.0 and _square_of_mean(g, q, gm, Gq) <= goal:
+            return k
         beta = k / (k + 1.0)
-        _momentum_step(alpha, g, q, beta, step)
-        _momentum_step(w, gw, u, beta, step)
-        if reports:
-            _copy(g, move.v)
-            _copy(gw, move.w)
-            _combine(1.0, move.v, 1.0, q)
-            _combine(1.0, move.w, 1.0, u)
-            _copy(m, move.m)
-        _dual_pass(G, w, logistic, shift, m, q, u)
+        _momentum_step(alpha, g, m, gm, q, Gq, beta, step)
+        _loss_weights(m, logistic, shift, y, q)
+        product(G, q, Gq)
         k += 1
-        # 3. Report.  m and the margins before it err in proportion to ||alpha||_1, and so does their difference.
-        if reports:
-            _combine(-1.0 / step, move.m, 1.0 / step, m)
-            total = _total(alpha)
-            if _closes(
-                report,
-                least=_least(m),
-                norm2=square(G, alpha, w, m),
-                total=total,
-                dual_norm2=square(G, move.v, move.w, move.m),
-                dual_total=_total(move.v),
-                reach=2.1 * total / step,
-            ):
-                return k, CERTIFIED
+    return k
 
 
-@_algorithm(max_iter=1000)
 def momentum(
     G: GramLike,
     *,
     loss: str = "exp",
     shifted: bool = True,
     eps: float = 0.0,
+    max_iter: int = 1000,
     **options: Unpack[RunOptions],
 ) -> Result:
     """Find the maximum margin by products with G alone, one in an iteration.
@@ -8039,19 +7347,23 @@ def momentum(
 
         g_t = beta_t (g_{t-1} + Z' q_t),   w_{t+1} = w_t + theta (g_t + Z' q_t),   q_{t+1} = softmax(-Z w_{t+1})
 
-    with w_0 = g_{-1} = 0, q_0 = 1/n, beta_t = t/(t+1), theta = 1/s.  p is the dual iterate p_t (mu_t in the paper), for
-    which Z' p_t = 2 g_t/t.  Where eps or tol ends the run, and at checkpoints whose bounds take no product, p is the
-    weights nu_{t-1} of the last move, whose norm is known: Z' nu_t is g_t + Z' q_t, divided by its sum of weights.
+    with w_0 = g_{-1} = 0, q_0 = 1/n, beta_t = t/(t+1), theta = 1/s.  p is the dual iterate p_t (mu_t in the paper):
+    Z' p_t is g_{t-1} + Z' q_t, divided by its sum of weights.
 
     Parameters
     ----------
+    G : array, shape (n, n), or representation
+        Signed Gram matrix.
     loss : {"exp", "logistic"}
         "logistic" takes q_t = grad psi, psi = l^{-1}(sum l), l(z) = ln(1 + e^z), at margins larger by ln n, and
         theta = (1 - 1/e)/s; q_t is then not normalised, and p_t is divided by its sum (section 5.1).
     shifted : bool
         False is section 5.1 as it is printed: the logistic loss at the margins themselves, theta = 1/(n s).
     eps : float
-        Stop as "infeasible" at ||p||_G <= eps: no margin above eps exists.  It is absolute; 0 never stops.
+        Stop as "infeasible" at ||p_t||_G <= eps: no margin above eps exists.  It is absolute; 0 never stops.
+    max_iter : int
+        Largest number of updates in this call.
+    **options : RunOptions
 
     See Also
     --------
@@ -8067,9 +7379,8 @@ def momentum(
         margin(w_t) >= rho - 4 ln(n) / (rho t (t+3))                        if rho > 0
         rho+^2 <= ||p_t||_G^2 <= rho+^2 + 8 ln(n) / (t+1)^2                 always          (Theorem 3.1)
 
-    If rho <= 0, eps > 0 ends the run within max(1, sqrt(8 s ln n) / eps) iterations, as it is compared with the moves
-    nu_t (proof: "Momentum without a separator" there).  With loss="logistic", shifted, and b = e/(e-1) in place of the
-    n of section 5.1,
+    So if rho <= 0, eps > 0 ends the run within sqrt(8 s ln n) / eps iterations.  With loss="logistic", shifted, and
+    b = e/(e-1) in place of the n of section 5.1,
 
         margin(w_t) >= rho - 4 b ln((e-1) n) / (rho t (t+3))                if rho > 0,
 
@@ -8087,60 +7398,62 @@ def momentum(
     """
     logistic = _choice(loss, "loss", ("exp", "logistic")) == "logistic"
     eps = _number(eps, "eps", closed=True)
-    run = prepare(G, free_intercept=not logistic, **options)
-    n, dimension = run.G.shape()
-    step = 1.0 / run.scale
+    G, scale = _representation(G)
+    n = len(G)
+    y = _free_signs(G)
+    shift = math.log(n) if shifted else 0.0
+    step = 1.0 / scale
     if logistic:
         step *= -math.expm1(-1.0) if shifted else 1.0 / n
-    shift = math.log(n) if shifted else 0.0
-    alpha, w, m, q, u, _, report = _zero_state(run, logistic, shift)
-    g = np.zeros(n)
-    gw = np.zeros(dimension)
-    move = _Point(*map(np.zeros, (n, dimension, n)))
-
-    def dual_iterate(alpha, g, q, *_):
-        return alpha, _weights(g + q)
-
-    def last_move(alpha, g, q, w, gw, u, m, move, report):
-        return alpha, _weights(move.v)
-
+    alpha, g, m, gm, q, Gq = np.zeros((6, n))
+    _loss_weights(m, logistic, shift, y, q)
+    product(G, q, Gq)
     return drive(
-        run,
+        G,
         _momentum_loop,
-        (alpha, g, q, w, gw, u, m, move, report),
-        dual_iterate,
-        parameters=(logistic, shift, step, eps, _blurs(run)),
-        report=report,
-        reported=last_move,
-        by_square=True,
+        (alpha, g, m, gm, q, Gq),
+        lambda alpha, g, m, gm, q, Gq: (alpha, g + q, m, gm + Gq),
+        (logistic, shift, y, step, _goal(G, eps)),
+        max_iter=max_iter,
         eps=eps,
+        takes_free=not logistic,
+        **options,
     )
 
 
 @njit(cache=_CACHE)
-def _batch_perceptron_loop(G, k, until, alpha, total, hits, m, norm2, diagonal, step):
-    """Keep norm2[0] = ||w||^2, in ``total`` the sum of the iterates, in ``hits`` how often each row was taken."""
+def _batch_perceptron_loop(
+    G, k, until, alpha, m, total, total_m, hits, hits_m, norm2, column, diagonal, step
+):
+    """w_k = P(w_{k-1} + eta_k z_i); ``total`` is the sum of the iterates, ``hits`` counts the rows taken.
+
+    m, total_m and hits_m are their products with G, and norm2[0] = ||w||^2.
+    """
     while k < until:
         i = np.argmin(m)
         eta = step / math.sqrt(k + 1.0)
         norm2[0] += eta * (2.0 * m[i] + eta * diagonal[i])
         shrink = 1.0 / math.sqrt(max(1.0, norm2[0]))  # by rounding it may be below 0
         norm2[0] *= shrink * shrink
-        add_column(G, i, eta, m)
+        _scale(0.0, column)
+        add_column(G, i, 1.0, column)
         alpha[i] += eta
-        _scale(shrink, m)
+        _combine(1.0, m, eta, column)
         _scale(shrink, alpha)
+        _scale(shrink, m)
         _combine(1.0, total, 1.0, alpha)
+        _combine(1.0, total_m, 1.0, m)
         hits[i] += 1.0
+        _combine(1.0, hits_m, 1.0, column)
         k += 1
-    return k, RUNNING
+    return k
 
 
-@_algorithm(max_iter=1000)
 def batch_perceptron(
     G: GramLike,
     *,
     averaged: bool = True,
+    max_iter: int = 1000,
     **options: Unpack[RunOptions],
 ) -> Result:
     """Raise the least margin by one column of G in an iteration, that of the point which has it.
@@ -8153,8 +7466,13 @@ def batch_perceptron(
 
     Parameters
     ----------
+    G : array, shape (n, n), or representation
+        Signed Gram matrix.
     averaged : bool
         alpha is the sum of the iterates, so that lower is the margin of their average; or it is the last iterate.
+    max_iter : int
+        Largest number of updates in this call.
+    **options : RunOptions
 
     See Also
     --------
@@ -8169,16 +7487,24 @@ def batch_perceptron(
     >>> round(fm.batch_perceptron(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1])).lower, 2)
     0.92
     """
-    run = prepare(G, **options)
-    n = run.G.shape()[0]
-    alpha, total, hits, m = np.zeros((4, n))
+    G, scale = _representation(G)
+    n = len(G)
+
+    def solution(alpha, m, total, total_m, hits, hits_m, norm2, column):
+        if averaged:
+            return total, hits, total_m, hits_m
+        return alpha, hits, m, hits_m
+
+    *vectors, column = np.zeros((7, n))
     return drive(
-        run,
+        G,
         _batch_perceptron_loop,
-        (alpha, total, hits, m, np.zeros(1)),
-        lambda alpha, total, hits, *_: (total if averaged else alpha, _weights(hits)),
-        parameters=(run.G.diagonal(), 1.0 / math.sqrt(run.scale)),
+        (*vectors, np.zeros(1), column),
+        solution,
+        (G.diagonal(), 1.0 / math.sqrt(scale)),
+        max_iter=max_iter,
         products=lambda k: k / n,
+        **options,
     )
 
 
@@ -8205,34 +7531,27 @@ def _draw(m, uniform, weights):
 
 
 @njit(cache=_CACHE)
-def _sampling_loop(G, k, until, alpha, g, drawn, m, gm, column, report, uniforms, momentum, step):
-    """Do as `_momentum_loop`, with margins gm of g and ``column`` of ``drawn`` = e_i in place of coordinates.
-
-    ``uniforms`` are the random numbers of the iterations from k to ``until``.
-    """
-    first = k
+def _sampling_loop(G, k, until, alpha, g, m, gm, drawn, column, first, uniforms, momentum, step):
+    """ji21, section 4: `_momentum_loop` with ``drawn`` = e_i and ``column`` = G e_i for q and G q."""
     while k < until:
         i = _draw(m, uniforms[k - first], column)
         beta = k / (k + 1.0) if momentum else 0.0
         drawn[i] = 1.0
-        column[:] = 0.0
+        _scale(0.0, column)
         add_column(G, i, 1.0, column)
-        _momentum_step(alpha, g, drawn, beta, step)
-        _momentum_step(m, gm, column, beta, step)
+        _momentum_step(alpha, g, m, gm, drawn, column, beta, step)
         drawn[i] = 0.0
         k += 1
-        if _meets(k, until, alpha, m, report):
-            return k, CERTIFIED
-    return k, RUNNING
+    return k
 
 
-@_algorithm(max_iter=1000)
 def adaptive_sampling(
     G: GramLike,
     *,
     momentum: bool = True,
     step: float = 1.0,
     seed: int = 0,
+    max_iter: int = 1000,
     **options: Unpack[RunOptions],
 ) -> Result:
     """Find the maximum margin by one column of G in an iteration, drawn at random.
@@ -8243,12 +7562,17 @@ def adaptive_sampling(
 
     Parameters
     ----------
+    G : array, shape (n, n), or representation
+        Signed Gram matrix.
     momentum : bool
         beta_t = t/(t+1); or, if False, beta_t = 0, as in Theorem 4.1.
     step : float
         theta in units of 1/s, above 0.
     seed : int
         Seed of the samples, at least 0: the same seed gives the same run, on any number of threads.
+    max_iter : int
+        Largest number of updates in this call.
+    **options : RunOptions
 
     See Also
     --------
@@ -8282,22 +7606,21 @@ def adaptive_sampling(
     """
     step = _number(step, "step")
     seed = _count(seed, "seed")
-    run = prepare(G, **options)
-    n = run.G.shape()[0]
-
-    def parameters(k, until):
-        bits = np.random.PCG64(seed).advance(k).random_raw(until - k)
-        uniforms = (bits >> np.uint64(11)) * 2.0**-53
-        return uniforms, bool(momentum), step / run.scale
-
-    *state, report = map(np.zeros, (n, n, n, n, n, n, 7))
+    max_iter = _count(max_iter, "max_iter")
+    G, scale = _representation(G)
+    n = len(G)
+    first = _first_iteration(options)
+    bits = np.random.PCG64(seed).advance(first).random_raw(max_iter)
+    uniforms = (bits >> np.uint64(11)) * 2.0**-53
     return drive(
-        run,
+        G,
         _sampling_loop,
-        (*state, report),
-        parameters=parameters,
+        tuple(np.zeros((6, n))),
+        lambda alpha, g, m, gm, drawn, column: (alpha, alpha, m, m),
+        (first, uniforms, bool(momentum), step / scale),
+        max_iter=max_iter,
         products=lambda k: k / n,
-        report=report,
+        **options,
     )
 
 
@@ -8314,151 +7637,130 @@ _SCHEDULES = {
 }
 
 
-def _penalties(lam, lam0, steps):
-    """Return a function of (k, until): lambda_t = lam0 s(t) for t = k + 1 to ``until``; s by name, callable or array.
+def _bounds(lam, lam0, max_iter, options):
+    """Return the iteration t_0 at which the run starts, and 1 / lambda_t for t = t_0 + 1 to t_0 + max_iter.
 
-    An array holds the values of all steps.  A callable is asked as the run goes on.
+    lambda_t = lam0 s(t); s by name, callable, or array of all s(t) from t = 1 on.
     """
+    first = _first_iteration(options)
+    last = first + _count(max_iter, "max_iter")
     if isinstance(lam, str):
         schedule = _SCHEDULES[_choice(lam, "lam", tuple(_SCHEDULES))]
-        return lambda k, until: lam0 * schedule(np.arange(k + 1.0, until + 1.0))
-    if callable(lam):
-        return lambda k, until: (
-            lam0 * _nonnegative_values([float(lam(t)) for t in range(k + 1, until + 1)], k)
-        )
-    values = _numbers(lam, "lam")
-    if values.ndim != 1 or values.size < steps:
-        raise ValueError(
-            f"lam must hold a value for each of {steps} iterations; got shape {values.shape}"
-        )
-    values = _nonnegative_values(values[:steps], 0)
-    return lambda k, until: lam0 * values[k:until]
-
-
-def _nonnegative_values(values, k):
-    """Return s(t) for t = k + 1, k + 2, ... in double precision; refuse a negative one."""
-    values = np.array(values, dtype=np.float64)
+        values = schedule(np.arange(first + 1.0, last + 1.0))
+    elif callable(lam):
+        values = np.array([float(lam(t)) for t in range(first + 1, last + 1)])
+    else:
+        values = _numbers(lam, "lam")
+        if values.ndim != 1 or values.size < last:
+            raise ValueError(
+                f"lam must hold a value for each of {last} iterations; got shape {values.shape}"
+            )
+        values = values[first:last].astype(np.float64)
     wrong = np.flatnonzero(~(values >= 0.0))
     if wrong.size:
-        (i, *_) = wrong
-        raise ValueError(f"lam must be at least 0; at t = {k + i + 1} it is {values[i]:g}")
-    return values
+        i = wrong[0]
+        raise ValueError(f"lam must be at least 0; at t = {first + i + 1} it is {values[i]:g}")
+    with np.errstate(divide="ignore", over="ignore", under="ignore"):
+        return first, 1.0 / (_number(lam0, "lam0") * values)
 
 
 @njit(cache=_CACHE)
-def _projected_step(alpha, previous, z, m, step, bound):
-    """previous <- alpha, alpha <- clip(z + step (1 - m), 0, bound); returns <z - alpha, alpha - previous>."""
+def _projected_step(z, mz, step, bound, alpha):
+    """alpha <- clip(z + step (1 - mz), 0, bound); return <z - alpha, alpha - the alpha before>."""
     uphill = 0.0
     for i in range(z.size):
-        previous[i] = alpha[i]
-        alpha[i] = min(max(z[i] + step * (1.0 - m[i]), 0.0), bound)
-        uphill += (z[i] - alpha[i]) * (alpha[i] - previous[i])
+        before = alpha[i]
+        alpha[i] = min(max(z[i] + step * (1.0 - mz[i]), 0.0), bound)
+        uphill += (z[i] - alpha[i]) * (alpha[i] - before)
     return uphill
 
 
 @njit(cache=_CACHE)
 def _extrapolate(alpha, previous, inertia, z):
-    """z <- alpha + inertia (alpha - previous)."""
+    """z <- alpha + inertia (alpha - previous), and then previous <- alpha."""
     for i in range(z.size):
         z[i] = alpha[i] + inertia * (alpha[i] - previous[i])
+        previous[i] = alpha[i]
+
+
+def _descent_step(G, step, options):
+    """Return the step with the products that it took to find it, as an array, and the seconds.
+
+    Without a step it is a little less than 1 / ||G||_op.  A run that goes on takes the one of its start.
+    """
+    if step is not None:
+        return np.array([_number(step, "step"), 0.0]), 0.0
+    if options.get("start") is not None:
+        return np.zeros(2), 0.0
+    G @ np.zeros(len(G))  # compiles, outside the clock
+    begin = time.perf_counter()
+    norm, products = _operator_norm(G)
+    return np.array([1.0 / norm, products]), time.perf_counter() - begin
 
 
 @njit(cache=_CACHE)
-def _hinge_descent_loop(
+def _diagonal_loop(G, k, until, alpha, m, found, first, bounds, step):
+    """apidopoulos22, Algorithm 1, in alpha = -u; m = G alpha, and bounds are the 1 / lambda_t from t = first + 1 on.
+
+    found[0] is the step, unless this run has one of its own, above 0.
+    """
+    if step == 0.0:
+        step = found[0]
+    while k < until:
+        _projected_step(alpha, m, step, bounds[k - first], alpha)
+        product(G, alpha, m)
+        k += 1
+    return k
+
+
+@njit(cache=_CACHE)
+def _inertial_loop(
     G,
     k,
     until,
     alpha,
     previous,
-    z,
-    w,
     m,
-    image,
-    largest,
+    previous_m,
+    z,
+    mz,
     age,
-    report,
-    setup,
+    found,
+    first,
     bounds,
     step,
     accel,
     restart,
 ):
-    """Iterate the paper's Algorithm 1 or 2 in alpha = -u.
+    """apidopoulos22, Algorithm 2, in alpha = -u; arguments as of `_diagonal_loop`.
 
-    bounds        1 / lambda_t of the steps t = k + 1 to ``until``: step t keeps alpha in [0, 1 / lambda_t]
-    previous      alpha one step ago
-    z, m          the point that the next step is taken from, and G z
-    image         G alpha, which follows from G z and the G alpha of one step ago
-    largest[0]    the largest ||alpha||_1 so far, to which the errors of image are in proportion
-    age[0]        the steps since the last restart
-    setup[0]      the step, where ``step`` is 0
-    accel         the paper's alpha, of the inertia t / (t + accel); inf is the method without inertia
+    ``previous`` is alpha one step ago, z the point that the step is taken from; m, previous_m and mz are their products
+    with G.  age[0] counts the steps from the last restart.
     """
     if step == 0.0:
-        step = setup[0]
-    first = k
+        step = found[0]
     while k < until:
-        uphill = _projected_step(alpha, previous, z, m, step, bounds[k - first]) > 0.0
-        age[0] = 0 if restart and uphill else age[0] + 1
-        inertia = 0.0
-        if age[0] > 0:
-            inertia = (age[0] + 1.0) / (age[0] + 1.0 + accel)
+        age[0] += 1.0
+        inertia = age[0] / (age[0] + accel)
         _extrapolate(alpha, previous, inertia, z)
-        lift(G, z, w)
-        margins(G, w, m)
-        _combine(inertia / (1.0 + inertia), image, 1.0 / (1.0 + inertia), m)
+        _extrapolate(m, previous_m, inertia, mz)
+        uphill = _projected_step(z, mz, step, bounds[k - first], alpha)
+        product(G, alpha, m)
+        if restart and uphill > 0.0:
+            age[0] = 0.0
+            _copy(alpha, previous)
+            _copy(m, previous_m)
         k += 1
-        total = _total(alpha)
-        largest[0] = max(largest[0], total)
-        if k >= until or report[_TARGET] > 0.0:
-            norm2 = _dot(alpha, image)
-            reach = 3.0 * largest[0]  # ||z||_1 <= reach
-            if _closes(report, _least(image), norm2, reach, norm2, total, reach):
-                return k, CERTIFIED
-    return k, RUNNING
+    return k
 
 
-def _hinge_descent(G, lam, lam0, accel, restart, step, options):
-    """Run diagonal_descent or inertial_diagonal_descent."""
-    step = 0.0 if step is None else _number(step, "step")
-    lam0 = _number(lam0, "lam0")
-    run = prepare(G, **options)
-    penalties = _penalties(lam, lam0, int(run.checkpoints[-1]))
-    n, dimension = run.G.shape()
-    setup = np.array([step, 0.0])  # the step, and the products that it took to find it
-    spent = 0.0
-    if step == 0.0 and run.start is None:
-        _squares_and_margins(run.G, run.scale, np.full(n, 1.0 / n))  # compiles, outside the clock
-        begin = time.perf_counter()
-        norm, products = _operator_norm(run.G)
-        setup[:] = (1.0 / norm, products)
-        spent = time.perf_counter() - begin
-    vectors = map(np.zeros, (n, n, n, dimension, n, n))
-    report = np.zeros(7)
-
-    def parameters(k, until):
-        with np.errstate(divide="ignore", over="ignore"):
-            bounds = 1.0 / penalties(k, until)
-        return bounds, step, accel, restart
-
-    return drive(
-        run,
-        _hinge_descent_loop,
-        (*vectors, np.zeros(1), np.zeros(1), report, setup),
-        parameters=parameters,
-        report=report,
-        products=lambda k: setup[1] + k,
-        spent=spent,
-    )
-
-
-@_algorithm(max_iter=1000)
 def diagonal_descent(
     G: GramLike,
     *,
     lam: Callable[[Any], Any] | ArrayLike = "1/t",
     lam0: float = 1.0,
     step: float | None = None,
+    max_iter: int = 1000,
     **options: Unpack[RunOptions],
 ) -> Result:
     """Descend on the hinge loss towards the maximum margin; stop early where labels may be wrong.
@@ -8472,6 +7774,8 @@ def diagonal_descent(
 
     Parameters
     ----------
+    G : array, shape (n, n), or representation
+        Signed Gram matrix.
     lam : str, callable or array
         s(t) in lambda_t = lam0 s(t): "1/log(1+t)", "1/sqrt(t)", "1/t", "1/t^2", "2^-t", a callable of t, or an array
         with s(t) at [t - 1].  It must not be negative; 0 leaves u without a lower bound.
@@ -8480,6 +7784,9 @@ def diagonal_descent(
     step : float, optional
         gamma itself, not in units of 1/s.  By default that of ``start``, or a little less than 1/||G||_op, the inverse
         of the largest eigenvalue of G; at most 64 products find it, which the trace counts as spent before iteration 0.
+    max_iter : int
+        Largest number of updates in this call.
+    **options : RunOptions
 
     See Also
     --------
@@ -8507,10 +7814,23 @@ def diagonal_descent(
     >>> result.status, round(result.lower, 6)
     ('certified', 0.92388)
     """
-    return _hinge_descent(G, lam, lam0, math.inf, False, step, options)
+    G, _ = _representation(G)
+    first, bounds = _bounds(lam, lam0, max_iter, options)
+    found, spent = _descent_step(G, step, options)
+    alpha, m = np.zeros((2, len(G)))
+    return drive(
+        G,
+        _diagonal_loop,
+        (alpha, m, found),
+        lambda alpha, m, found: (alpha, alpha, m, m),
+        (first, bounds, step or 0.0),
+        max_iter=max_iter,
+        products=lambda k: found[1] + k,
+        spent=spent,
+        **options,
+    )
 
 
-@_algorithm(max_iter=1000)
 def inertial_diagonal_descent(
     G: GramLike,
     *,
@@ -8519,6 +7839,7 @@ def inertial_diagonal_descent(
     accel: float = 10.0,
     step: float | None = None,
     restart: bool = False,
+    max_iter: int = 1000,
     **options: Unpack[RunOptions],
 ) -> Result:
     """Descend as `diagonal_descent` does, with inertia.
@@ -8533,6 +7854,8 @@ def inertial_diagonal_descent(
 
     Parameters
     ----------
+    G : array, shape (n, n), or representation
+        Signed Gram matrix.
     lam, lam0 : str, callable or array, and float
         lambda_t = lam0 s(t), as in `diagonal_descent`.
     accel : float
@@ -8542,6 +7865,9 @@ def inertial_diagonal_descent(
     restart : bool
         Begin anew from u_t, with t counted from 1 again and no inertia at first, where inertia led uphill:
         <z_t - u_t, u_t - u_{t-1}> > 0.  False is the paper's.
+    max_iter : int
+        Largest number of updates in this call.
+    **options : RunOptions
 
     See Also
     --------
@@ -8579,8 +7905,21 @@ def inertial_diagonal_descent(
     ('certified', 0.924)
     """
     accel = _number(accel, "accel")
-    restart = bool(restart)
-    return _hinge_descent(G, lam, lam0, accel, restart, step, options)
+    G, _ = _representation(G)
+    first, bounds = _bounds(lam, lam0, max_iter, options)
+    found, spent = _descent_step(G, step, options)
+    vectors = np.zeros((6, len(G)))
+    return drive(
+        G,
+        _inertial_loop,
+        (*vectors, np.zeros(1), found),
+        lambda alpha, previous, m, *_: (alpha, alpha, m, m),
+        (first, bounds, step or 0.0, accel, bool(restart)),
+        max_iter=max_iter,
+        products=lambda k: found[1] + k,
+        spent=spent,
+        **options,
+    )
 
 
 @njit(cache=_CACHE)
@@ -8591,25 +7930,23 @@ def _penalised_step(alpha, m, shrink, gain):
 
 
 @njit(cache=_CACHE)
-def _homotopic_loop(G, k, until, alpha, w, m, a, b, scale):
-    """Iterate alpha <- (1 - eta_t lambda_t) alpha + (eta_t / n) [m < 1]; step is s eta_t, penalty lambda_t / s."""
+def _homotopic_loop(G, k, until, alpha, m, a, b, scale):
+    """alpha <- (1 - eta_t lambda_t) alpha + (eta_t / n) [m < 1], m = G alpha; step is s eta_t, penalty lambda_t / s."""
     while k < until:
-        t = k + 1.0
-        step = t**-b
-        penalty = t**-a
-        lift(G, alpha, w)
-        margins(G, w, m)
+        step = (k + 1.0) ** -b
+        penalty = (k + 1.0) ** -a
         _penalised_step(alpha, m, 1.0 - step * penalty, step / (m.size * scale))
+        product(G, alpha, m)
         k += 1
-    return k, RUNNING
+    return k
 
 
-@_algorithm(max_iter=1000)
 def homotopic_subgradient(
     G: GramLike,
     *,
     a: float = 0.25,
     b: float = 0.5,
+    max_iter: int = 1000,
     **options: Unpack[RunOptions],
 ) -> Result:
     """Take subgradient steps on the hinge loss under a vanishing penalty, for comparison with `diagonal_descent`.
@@ -8623,8 +7960,13 @@ def homotopic_subgradient(
 
     Parameters
     ----------
+    G : array, shape (n, n), or representation
+        Signed Gram matrix.
     a, b : float
         Exponents above 0 with a + b <= 1, so that the shrinkage sums to infinity.
+    max_iter : int
+        Largest number of updates in this call.
+    **options : RunOptions
 
     See Also
     --------
@@ -8648,10 +7990,16 @@ def homotopic_subgradient(
     b = _number(b, "b")
     if a + b > 1.0:
         raise ValueError(f"a + b must be at most 1; got {a:g} + {b:g}")
-    run = prepare(G, **options)
-    n, dimension = run.G.shape()
-    state = (np.zeros(n), np.zeros(dimension), np.zeros(n))
-    return drive(run, _homotopic_loop, state, parameters=(a, b, run.scale))
+    G, scale = _representation(G)
+    return drive(
+        G,
+        _homotopic_loop,
+        tuple(np.zeros((2, len(G)))),
+        lambda alpha, m: (alpha, alpha, m, m),
+        (a, b, scale),
+        max_iter=max_iter,
+        **options,
+    )
 
 
 # ------------------------------------------------------------------------------------------------------
@@ -8719,7 +8067,7 @@ def _new_span(n, d):
 def _negligible(G):
     """Return the squared length, in units of s, below which a component is rounding, also after Gram-Schmidt."""
     rounding = G.rounding()
-    return 16.0 * rounding.square + (100.0 * max(rounding.length, _sum_error(G.shape()[0]))) ** 2
+    return 16.0 * rounding.square + (100.0 * max(rounding.length, _sum_error(G.n))) ** 2
 
 
 def _extend(G, span, sqrt_s, negligible):
@@ -8730,24 +8078,21 @@ def _extend(G, span, sqrt_s, negligible):
     """
     # 1. The product, and Gram-Schmidt twice: u = sum_j t_j v_j + (the component), which is Z' residual.
     q = span.q
-    w = np.empty(G.shape()[1])
-    m = np.empty(span.q.size)
     d = span.coordinates.shape[1]
     if d:
-        lift(G, q, w)
-        w /= sqrt_s
+        w = G._lift(q) / sqrt_s
         t = span.coordinates @ w
         w -= t @ span.coordinates
         again = span.coordinates @ w
         w -= again @ span.coordinates
-        margins(G, w, m)
-        m /= sqrt_s
+        m = G._margins(w) / sqrt_s
         norm2 = w @ w
         residual = q - (t + again) @ span.weights
     else:
         t = span.margins @ q
         residual = q - t @ span.weights
-        m = _image(G, residual) / (sqrt_s * sqrt_s)
+        w = residual
+        m = (G @ residual) / (sqrt_s * sqrt_s)
         again = span.margins @ residual
         residual -= again @ span.weights
         m -= again @ span.margins
@@ -9311,7 +8656,7 @@ class _Play(NamedTuple):
 class _Game(NamedTuple):
     """The rows z_i as a representation, and the norm.  Rows of pairs are those of `PairGram` times sqrt(2)."""
 
-    G: Representation
+    G: Gram
     norm: Norm
     shape: tuple  # of w
     scale: float  # 2 for pairs, otherwise 1: Z w is this times `margins` of G
@@ -9320,14 +8665,10 @@ class _Game(NamedTuple):
     error: float
 
     def margins(self, w):
-        m = np.empty(self.G.shape()[0])
-        margins(self.G, w.ravel(), m)
-        return self.scale * m
+        return self.scale * self.G._margins(w.ravel())
 
     def image(self, p):
-        u = np.empty(self.shape)
-        lift(self.G, p, u.reshape(-1))
-        return u
+        return self.G._lift(p).reshape(self.shape)
 
     def play(self, w, p):
         return _Play(w, p, self.margins(w), self.image(p))
@@ -9364,7 +8705,7 @@ class _Game(NamedTuple):
 
 def _signed_rows(Z, labels):
     """Return checked rows, (n, d), and the shape of a z_i; those of tables are written out, (n, k d)."""
-    if isinstance(Z, Representation):
+    if isinstance(Z, Gram):
         raise TypeError("Z must hold the signed rows y_i x_i, such as y[:, None] * X, and not a G")
     dimensions = 2 if _is_sparse(Z) else _dimensions(Z)
     if dimensions != 3:
@@ -9421,7 +8762,7 @@ def _given_play(start, game):
             f"(result.alpha, result.p); got {type(start).__name__}"
         )
     w = _given_separator(start[0], "w of start", game)
-    p = _distribution(start[1], "p of start", game.G.shape()[0])
+    p = _distribution(start[1], "p of start", game.G.n)
     if w.any():
         w = _unit_range(w.ravel()).reshape(w.shape)
         w /= game.norm.value(w)
@@ -10062,7 +9403,7 @@ class _Problem:
     relative_lengths : those of G that rounding is relative to, see `Rounding`
     reads : array of one entry, how many entries of G have been read
     matrix : entries of base that are stored, or of rows that are wider than they are many; else None
-    adder : the function ``base.adder()``, which keeps columns, or None
+    adder : what `_adder` returns, which keeps columns, or None
     blur : a bound on the rounding of a product v'Gv for ||v||_1 <= 1
     last : the last product (v, v'Gv, G v), or None
     kept : what `_at_hand` returned last, or (None, None)
@@ -10071,11 +9412,11 @@ class _Problem:
     def __init__(self, G, scale):
         self.G = G
         self.scale = scale
-        self.n = G.shape()[0]
+        self.n = G.n
         self.diagonal = G.diagonal()
-        self.ridge = np.broadcast_to(G.ridge, self.n)
+        self.ridge = G._ridges()
         self.has_ridge = bool(self.ridge.any())
-        self.base = G.unwrapped()
+        self.base = G._alone()
         self.signs = G.signs
         self.shift = None
         self.origin = None
@@ -10084,10 +9425,10 @@ class _Problem:
         if self.signs is not None:
             self.sides = [np.flatnonzero(self.signs == sign) for sign in (1.0, -1.0)]
         self.lengths = np.sqrt(self.diagonal / scale)
-        self.relative_lengths = G.relative_lengths()
+        self.relative_lengths = G._relative_lengths()
         self.reads = np.zeros(1)
         self.matrix = self._matrix()
-        self.adder = self.base.adder()
+        self.adder = _adder(self.base)
         self.blur = G.rounding().square * scale
         self.last = None
         self.kept = (None, None)
@@ -10097,8 +9438,8 @@ class _Problem:
         base = self.base
         if isinstance(base, DenseGram):
             return base.matrix
-        n, d = base.shape()
-        if not base.has_coordinates or base.points_gram() is not base or not n <= min(d, _FEW_ROWS):
+        n = self.n
+        if not isinstance(base, _RowGram) or n > min(base._width, _FEW_ROWS):
             return None
         self.reads[0] += n * n
         every = np.arange(n)
@@ -10112,7 +9453,7 @@ class _Problem:
         at o: k = 20 max(median_i ||x_i - o||^2 + min_i r_i, 2^-52 s).  The proof that this settles is "The origin of a
         free intercept" in figures/THEOREMS.md.
         """
-        self.adder = self.base.adder()
+        self.adder = _adder(self.base)
         self.last = None
         if self.signs is None:
             return
@@ -10202,19 +9543,17 @@ class _Problem:
         if self.last is not None and np.array_equal(v, self.last[0]):
             return self.last[1:]
         if self.adder is None:
-            norm2, image = _squares_and_margins(self.G, self.scale, v)[0]
+            norm2, image, _ = self.G._measured(v)
         else:
             image = np.zeros(self.n)
             support = np.flatnonzero(v)
             self.adder(support, v[support], image)
-            w = np.empty(self.base.shape()[1])
-            lift(self.base, v, w)
-            norm2 = square(self.base, v, w, image)
+            norm2 = float(_dot(v, image))
             if self.has_ridge:
                 of_ridge = self.ridge * v
                 norm2 += sum(_precise_dot(of_ridge, v))
                 image += of_ridge
-            norm2 = _nonnegative(self.G, self.scale, norm2, self.blur)
+        norm2 = _nonnegative(self.G, self.scale, norm2, self.blur)
         self.last = (v, norm2, image)
         return norm2, image
 
@@ -10278,6 +9617,63 @@ def _rescale(alpha, m):
     return 1.0 - float(m.min()), math.sqrt(norm2) / total
 
 
+_KEPT = 1 << 25  # entries of columns of a kernel on demand that are kept: 0.25 GB
+
+
+def _adder(G):
+    """Return a function ``add(index, weights, m)``: m <- m + sum_k weights_k G e_index_k, for distinct points.
+
+    None if columns cost as much as products.
+    """
+    if isinstance(G, DenseGram):
+        return functools.partial(_add_columns_of_matrix, G)
+    if isinstance(G, LazyGram):
+        return _KeptColumns(G).add
+    return None
+
+
+def _add_by_product(G, index, weights, m):
+    v = np.zeros(G.n)
+    v[index] = weights
+    m += G @ v
+
+
+def _add_columns_of_matrix(G, index, weights, m):
+    if 2 * len(index) > m.size:  # more than a product, which reads half of G
+        _add_by_product(G, index, weights, m)
+    else:
+        _combine_rows(G.matrix, index, weights, m)
+
+
+class _KeptColumns:
+    """Columns of K that a `LazyGram` has evaluated, while there is room for them."""
+
+    def __init__(self, G):
+        self.G = G
+        self.columns = np.empty((min(G.n, _KEPT // G.n), G.n))
+        self.places = np.full(G.n, -1)
+        self.count = 0
+
+    def add(self, index, weights, m):
+        G = self.G
+        if 2 * np.count_nonzero(self.places[index] < 0) > G.n:  # a product evaluates half of G
+            return _add_by_product(G, index, weights, m)
+        new = index[self.places[index] < 0][: len(self.columns) - self.count]
+        for some in _slices(new.size, G.n):
+            start = self.count + some.start
+            block = G.kernel.block(G.points.take(new[some]), G.points)
+            self.columns[start : start + len(block)] = block
+        self.places[new] = np.arange(self.count, self.count + new.size)
+        self.count += new.size
+        known = self.places[index] >= 0
+        total = np.zeros(G.n)
+        scaled = weights[known] * G.c[index[known]]
+        _combine_rows(self.columns, self.places[index[known]], scaled, total)
+        m += G.c * total
+        if not known.all():
+            _add_by_product(G, index[~known], weights[~known], m)
+
+
 class _Limits(NamedTuple):
     """What the solver aims at, and what its methods may hold; `_limits` reads them off G.
 
@@ -10319,7 +9715,7 @@ class _Limits(NamedTuple):
 
 def _has_stored_entries(G):
     """Return True if entries of G are read as they are stored, so that small blocks cost no more than large ones."""
-    return G.access == "stored" and G.signs is None
+    return G._access == "stored" and G.signs is None
 
 
 def _has_few_coordinates(base):
@@ -10327,16 +9723,17 @@ def _has_few_coordinates(base):
 
     The rows may be written down with their zeros in 0.5 GB, or where a product reads as many entries.
     """
-    if base.access == "products" or not base.points_gram().has_coordinates:
+    if not base._has_rows:
         return False
-    n, d = base.shape()
-    return d < _LARGEST_FACE and n * d <= max(base.work, _WRITTEN_DOWN)
+    d = base._width
+    return d < _LARGEST_FACE and base.n * d <= max(base._work, _WRITTEN_DOWN)
 
 
 def _limits(G, scale, tol):
     """Return the `_Limits` for G, s = scale and the user's tol."""
-    n = G.shape()[0]
-    base = G.unwrapped()
+    n = G.n
+    base = G._alone()
+    width = base._width if base._has_rows else n
     base_scale = float(base.diagonal().max())
     # 1. What methods may hold
     block = min(n, _WIDE_BLOCK)
@@ -10352,27 +9749,27 @@ def _limits(G, scale, tol):
     least_ridge = np.min(G.ridge)
     is_stiff = least_ridge >= _STIFF_RIDGE * base_scale
     is_significant = least_ridge > _LEAST_RIDGE * base_scale
-    points = base.points_gram()
-    has_zeros = points.work < math.prod(points.shape())  # then products with rows are cheaper
-    is_cheaper = not has_zeros or base.shape()[1] <= _FIRST_FACE
-    in_coordinates = is_significant and is_cheaper and base.shape()[1] < n
+    points = _points_gram(base)
+    has_zeros = isinstance(points, SparseGram)  # then products with rows are cheaper
+    is_cheaper = not has_zeros or width <= _FIRST_FACE
+    in_coordinates = is_significant and is_cheaper and width < n
     in_coordinates = in_coordinates and _has_few_coordinates(base)
     largest_face = _LARGEST_FACE
     if in_coordinates:
-        largest_face = max(_FIRST_FACE, 2 * base.shape()[1])
+        largest_face = max(_FIRST_FACE, 2 * width)
     is_in_range = not is_stiff or not _is_on_demand(points) or _is_in_single_range(points)
     # 3. What steps on one weight, or one point, after another may take
     turns = 0
-    if isinstance(G.without_ridge(), _RowGram) and base.work <= _WRITTEN_DOWN and is_stiff:
+    if isinstance(G, _RowGram) and G.signs is None and G._work <= _WRITTEN_DOWN and is_stiff:
         turns = _FEW_TURNS if in_coordinates else _TURNS
-    by_points = isinstance(base, PairGram) and base.access != "products"
+    by_points = isinstance(base, PairGram) and base._access != "products"
     if by_points:
         turns = _FEW_TURNS
     # 4. What is a witness, in units of the base, since a ridge is not rounded
     blur = math.sqrt(G.rounding().square)
     eps = _EPS_OF_ROWS if blur == 0.0 else _EPS_OF_ENTRIES
     eps *= math.sqrt(float(base.diagonal().max()) / scale)
-    if blur > 0.0 and not G.has_precise_products:
+    if blur > 0.0 and not _has_precise_products(G):
         eps = max(eps, 1.5 * blur)
     if least_ridge > 0.0:  # rho is at least (sum_i 1 / r_i)^(-1/2)
         eps = min(eps, 0.5 / math.sqrt((scale / G.ridge).sum()))
@@ -10411,9 +9808,14 @@ def _is_in_single_range(K):
     return bool((np.abs(found - wanted) <= 1e-3 * diagonal.max() * some.size).all())
 
 
+def _has_precise_products(G):
+    """Return True if G can compute products more precisely."""
+    return type(_points_gram(G))._precise is not Gram._precise
+
+
 def _is_on_demand(K):
     """Return True if entries of a kernel matrix are evaluated when they are read, so that a copy of them pays."""
-    return K.access == "computed" and not K.has_coordinates
+    return isinstance(K, LazyGram)
 
 
 # ------------------------------------------------------------------------------------------------------
@@ -10733,24 +10135,6 @@ def _newton_by_products(product, ridge, v, m, accuracy):
     return weights
 
 
-class _SingleGram(Representation):
-    """A kernel matrix whose products with the weights of all classes are one product of matrices, in its precision."""
-
-    def __init__(self, matrix):
-        self.matrix = matrix
-
-    def shape(self):
-        return self.matrix.shape
-
-    def lift(self, v, w):
-        w[:] = v
-
-    def margins(self, w, m):
-        np.matmul(w.astype(self.matrix.dtype), self.matrix, out=m, casting="unsafe")
-
-    table_margins = margins
-
-
 def _at_hand(problem, alpha, m):
     """Return (points, G): the points that Newton steps change, and the base on them, None without room for it.
 
@@ -10758,7 +10142,7 @@ def _at_hand(problem, alpha, m):
     those with slacks alone, if these are fewer than half, and of K alone the upper triangle, which products read.
     """
     points = np.arange(problem.n)
-    K = problem.base.points_gram()
+    K = _points_gram(problem.base)
     if not _is_on_demand(K):
         return points, problem.base
     needed = np.flatnonzero((alpha > 0.0) | (m < 1.0))
@@ -10767,9 +10151,9 @@ def _at_hand(problem, alpha, m):
     if np.array_equal(points, problem.kept[0]):
         return problem.kept
     problem.kept = (None, None)
-    G = problem.base.restrict(points)
-    K = G.points_gram()
-    n = K.shape()[0]
+    G = problem.base._restrict(points)
+    K = _points_gram(G)
+    n = K.n
     if n > _AT_HAND:
         return points, None
     matrix = np.empty((n, n), np.float32)
@@ -10779,10 +10163,8 @@ def _at_hand(problem, alpha, m):
         first = max(0, start - _STREAMS) if G is K else 0
         rows = every[start : start + step]
         matrix[rows, first:] = K.block(rows, every[first:])
-    if G is K:
-        G = DenseGram._of(matrix)
-    else:
-        G = G.over(_SingleGram(matrix))
+    matrix = DenseGram._of(matrix)
+    G = matrix if G is K else G._changed(K=matrix)
     problem.kept = (points, G)
     return problem.kept
 
@@ -10808,7 +10190,7 @@ def _by_newton_steps(problem, limits, alpha, m, gap):
     # 2. By products
     def product(v):
         problem.reads[0] += points.size**2
-        return _image(G, v) + problem.from_shift(points, v, points)
+        return G @ v + problem.from_shift(points, v, points)
 
     ridge = _frozen(problem.ridge[points])
     accuracy = _NEWTON_AIM * limits.tol
@@ -10826,9 +10208,8 @@ def _by_coordinates(G, tol):
     A hard margin is the limit of soft ones with smaller and smaller ridges.  If w has the least margin 1, the weights
     alpha of the points on the margin solve w = Z'alpha.
     """
-    base = G.unwrapped()
-    K = base.points_gram()
-    rows, penalty = _with_bias(base.coordinates(), G.signs)
+    K = _points_gram(G)
+    rows, penalty = _with_bias(G.coordinates(), G.signs)
     sides = [slice(None)] if G.signs is None else [G.signs > 0.0, G.signs < 0.0]
     w = np.zeros(penalty.size)
     is_hard = not np.any(G.ridge)
@@ -10855,14 +10236,14 @@ def _by_coordinates(G, tol):
             if support.size <= w.size:
                 p[support] = np.maximum(_weights_of(rows[support], penalty * w), 0.0)
         W = w[penalty > 0.0]
-        if K is not base:  # pairs: a row for each class
-            W = math.sqrt(2.0) * W.reshape(-1, K.shape()[1])
+        if K is not G:  # pairs: a row for each class
+            W = math.sqrt(2.0) * W.reshape(-1, K._width)
         if not W.any() or not all(p[side].any() for side in sides):
             continue
         # 2. Their interval
         bias = 0.0 if G.signs is None else float(w[-1])
         slack_ridge = None if is_hard else ridge
-        lower = _of_separator(G.without_ridge(), slack_ridge, W, (bias,))[0]
+        lower = _of_separator(G, slack_ridge, W, (bias,))[0]
         for side in sides:
             p[side] = _mixture(p[side], 1.0 / len(sides))
         upper = certificate(G, p, p, precise=True)[1]
@@ -10887,7 +10268,8 @@ def _takes_coordinates(problem, status):
     """Return True if `_by_coordinates` can take G, at little cost if there probably is no margin."""
     if not _has_few_coordinates(problem.base):
         return False
-    n, d = problem.base.shape()
+    n = problem.n
+    d = problem.base._width
     is_cheap = status == "rounding" or n * d * d <= _CHEAP_EQUATIONS
     return is_cheap and (np.all(problem.ridge) or not np.any(problem.ridge))
 
@@ -10917,8 +10299,9 @@ def _in_coordinates(G, tol, result):
         upper=upper,
         status=status,
         trace=trace,
-        separator=Separator(W, bias),
+        separator=W,
         note=note,
+        bias=bias,
     )
 
 
@@ -11223,7 +10606,7 @@ def _by_low_rank(problem, limits, alpha, m, gap):
             problem.reads[0] += points.size**2
             of_all = np.zeros(points.size)
             of_all[columns] = v
-            image = _image(G, of_all)[rows]
+            image = (G @ of_all)[rows]
         return image + problem.from_shift(points[columns], v, points[rows])
 
     F, missed = _nystroem_features(problem, points, G is not None)
@@ -11416,20 +10799,19 @@ def _by_points(problem, limits, alpha, m, gap):
 def _by_descent(problem, limits, alpha, m):
     """Make steps on one weight after another in random order, over active points alone; return why they end."""
     base = problem.base
-    n, d = base.shape()
+    n = problem.n
     rng = np.random.default_rng(0)
     v = alpha / problem.scale
-    w = np.empty(d)
     active = np.arange(n)
     gaps = []
-    lift(base, v, w)
+    w = base._lift(v)
     for _ in range(limits.turns):
         # 1. Steps, whose errors a fresh product ends
         for _ in range(_PASSES):
             order = rng.permutation(active)
             _pass_over_rows(base.arrays, order, problem.ridge, problem.diagonal, v, w)
-        lift(base, v, w)
-        margins(base, w, m)
+        w = base._lift(v)
+        m[:] = base._margins(w)
         problem.reads[0] += n * n + _PASSES * n * active.size
         # 2. The gap of the objective, with the best slacks of w
         gap = _relative_gap(v, m, problem.ridge)
@@ -11590,7 +10972,7 @@ def _balance(problem, alpha, points, P, H, L, tol):
 def _refine(problem, alpha, m, points, L):
     """Make Newton steps on a face by products in twice the working precision, if G has them, while they help."""
     # A class with access "products" need not know how to restrict itself to the points of a face.
-    if not problem.G.has_precise_products or problem.G.access == "products":
+    if not _has_precise_products(problem.G) or problem.G._access == "products":
         return
     if problem.signs is not None and np.ptp(problem.signs[points]) == 0.0:  # by rounding
         return
@@ -11602,7 +10984,7 @@ def _refine(problem, alpha, m, points, L):
         previous = error
         total = 2.0 ** math.frexp(weights.sum())[1]
         v = weights / total
-        image = G.precise(v)[1] + problem.from_shift(points, v, points)
+        image = G._measured(v, precise=True)[1] + problem.from_shift(points, v, points)
         g = (image * (total / problem.scale) - 1.0) / lengths
         error = np.abs(g).max()
         step = g.copy()
@@ -11669,7 +11051,7 @@ def _first_method(problem, limits, support):
         if support <= 2 * _FIRST_FACE:
             return _FACES
         return _PAIRS if support <= limits.largest_support else _BLOCKS
-    if limits.in_coordinates and problem.base.shape()[1] <= _FIRST_FACE:
+    if limits.in_coordinates and problem.base._width <= _FIRST_FACE:
         return _NEWTON
     if problem.n <= _FIRST_FACE:
         return _FACES
@@ -11708,7 +11090,7 @@ def _next_method(limits, method, end, support, m, is_halved, is_free):
 
 def _are_zero(G, points):
     """Return True if a few points are 0, as far as entries tell; where a square is 0 by underflow alone it is False."""
-    rows = G.coordinates(points) if G.has_coordinates else G.block(points, np.arange(len(G)))
+    rows = G.coordinates(points) if G._has_rows else G.block(points, np.arange(G.n))
     return not rows.any()
 
 
@@ -11722,8 +11104,7 @@ def _proof_of_no_margin(problem, eps, p):
     v, norm2, _ = problem.last
     if norm2 > (1.001 * bound * v.sum()) ** 2:
         return 0.0  # p is no witness, which the last product shows
-    products = problem.G.precise(_unit_range(p))
-    rounding = problem.G.rounding() if products is None else products[2]
+    rounding = problem.G._measured(_unit_range(p), precise=True)[2]
     least = 2.0 * (math.sqrt(rounding.square) + rounding.length)
     return bound if eps > least else 0.0
 
@@ -12099,7 +11480,7 @@ def witnesses(G: GramLike, result: Result | ArrayLike) -> Witnesses | None:
         result = result.p
     p = _distribution(result, "result", len(G))
     # 1. Look among the points of the result, and then among all, as long as nothing is proved.
-    points = G.without_ridge()
+    points = G._changed(ridge=0.0)
     may_be = np.broadcast_to(np.asarray(G.ridge) == 0.0, p.shape)
     first = may_be & (p > 0.0)
     if points.diagonal()[first].max(initial=0.0) < _ENTRIES[0]:
@@ -12133,6 +11514,31 @@ def witnesses(G: GramLike, result: Result | ArrayLike) -> Witnesses | None:
             chosen = p
     index = np.flatnonzero(chosen)
     return Witnesses(index, chosen[index], upper, strict)
+
+
+def _rounded_rows(G, index):
+    """Return the rows z_i of some points, with a free intercept (z_i, y_i), as `Gram._rounded_rows`."""
+    found = G._rounded_rows(index)
+    if found is None or G.signs is None:
+        return found
+    rows, error = found
+    return np.column_stack((rows, G.signs[index])), error
+
+
+def _exact_block(G, index):
+    """Return the inner products of these rows in rationals, as `Gram._exact_block`."""
+    if G.signs is None:
+        return G._exact_block(index)
+    if G.normalize == "unit":  # The factors of points are rounded, and a bias must not be.
+        return None
+    block = G._exact_block(index)
+    if block is None:
+        return None
+    y = [int(label) for label in G.signs[index]]
+    return [
+        [entry + a * b for entry, b in zip(row, y, strict=True)]
+        for row, a in zip(block, y, strict=True)
+    ]
 
 
 def _chosen_witnesses(G, index):
@@ -12176,7 +11582,7 @@ def _few_witnesses(G, index):
 
 def _few_by_products(G, index):
     """Do as `_few_witnesses`, for a G without rows.  One that has products alone takes all of its points."""
-    if G.access == "products":
+    if G._access == "products":
         index = np.arange(len(G))
     elif index.size < len(G):
         G = G.restrict(index)
@@ -12185,7 +11591,7 @@ def _few_by_products(G, index):
         return index[:0], np.zeros(0)
     chosen = np.flatnonzero(best.p)
     p = best.p[chosen]
-    if G.access != "products":
+    if G._access != "products":
         # The roots of a matrix are rows, with half of its digits.
         H = G.block(chosen, chosen).astype(np.float64)
         H /= H.diagonal().max() or 1.0
@@ -12203,7 +11609,7 @@ def _balanced_rows(G, index):
     Columns are multiplied by powers of 2, too, so that their largest entries, and then the lengths of rows, are near 1.
     Columns of zeros are left out.  The factor of a row of zeros is 0.
     """
-    of_points = G._rounded_rows(index)
+    of_points = _rounded_rows(G, index)
     if of_points is None:
         return None
     rows = of_points[0]
@@ -12271,7 +11677,7 @@ def _proved_by_rows(G, index, weights):
     for _ in range(2):
         p = p - (p @ rows) @ inverse
     # 2. Bounds, for all rows that rounding may have turned into these.
-    error = G._rounded_rows(index)[1] + _sum_error(k + 16)
+    error = _rounded_rows(G, index)[1] + _sum_error(k + 16)
     size = float(np.linalg.norm(rows))
     length = float(np.linalg.norm(inverse))
     off = float(np.linalg.norm(inverse @ rows - np.eye(d))) + error * size * length
@@ -12288,7 +11694,7 @@ def _proved_in_rationals(G, index, weights):
 
     The returned weights are rounded.
     """
-    block = G._exact_block(index)
+    block = _exact_block(G, index)
     if block is None:
         return None
     p = _exact_mixture(block, weights)
@@ -12503,7 +11909,7 @@ class MaxMarginClassifier:
     intercept_scaling : float or None
         None leaves the bias of two classes free, as SVC does: ||f|| does not include it, and rho does not depend on the
         origin.  A number c adds the constant feature c to all points, as LinearSVC does: the kernel is K + c^2, and
-        ||f|| includes the bias.  For several classes, and algorithms that take no free bias (see `FreeGram`), None
+        ||f|| includes the bias.  For several classes, and algorithms that take no free bias (see `Gram`), None
         stands for 1.
     normalize : {None, "unit", "max"}
         As in `gram`.  None, the default, leaves K as it is.
@@ -12884,7 +12290,7 @@ class MaxMarginClassifier:
         G = base
         if self.C < math.inf:
             self._refuse_C(ridge, scale, data.X)
-            G = RidgeGram(base, ridge / self.C)
+            G = base.with_ridge(ridge / self.C)
         # 1. Run the algorithm.
         algorithm = max_margin if self.algorithm == "exact" else ALGORITHMS[self.algorithm]
         result = algorithm(G, **self._options(algorithm, scale))
@@ -12906,7 +12312,7 @@ class MaxMarginClassifier:
                 self.status_ = "infeasible"  # which equal points prove, whatever rounding hides
             _warn(self._advice_without_margin(data, soft_C, pair))
             hard = G
-            G = RidgeGram(base, ridge / soft_C)
+            G = base.with_ridge(ridge / soft_C)
             witness = result.p
             result = max_margin(G, tol=self.tol)
             lower = certificate(hard, result.alpha, witness)[0]
@@ -12919,8 +12325,8 @@ class MaxMarginClassifier:
         # 3. Scale the solution.
         if result.separator is not None:
             weights = result.p / (result.lower * result.upper)
-            return _Solution(weights, result.separator.bias, result.separator.coordinates.ravel())
-        return self._scaled(G, scale, result)
+            return _Solution(weights, result.bias, result.separator.ravel())
+        return self._scaled(G, result)
 
     def _refuse_C(self, ridge, scale, X):
         """Refuse a C whose slacks weigh less than rounding, or beside which rounding hides the points."""
@@ -13046,17 +12452,14 @@ class MaxMarginClassifier:
             f"{gap} {remedy} a larger tol{self._advice_on_points(X)}"
         )
 
-    def _scaled(self, G, scale, result):
+    def _scaled(self, G, result):
         """Return the `_Solution` that an algorithm found: the multiple of f that attains what is certified.
 
         A hard margin has the least y_i f(x_i) at 1.  A soft one is the best multiple for the slacks that f leaves: the
         slacks r_i alpha_i of the weights have lost their digits where a large C makes f cancel.
         """
         alpha = _unit_range(result.alpha)
-        products = G.precise(alpha)
-        if products is None:
-            products = _squares_and_margins(G, scale, alpha)[0]
-        norm2, m, *_ = products
+        norm2, m, _ = G._measured(alpha, precise=True)
         bias = 0.0
         if G.signs is not None:
             bias = _offset(G.signs, m)
@@ -13071,7 +12474,7 @@ class MaxMarginClassifier:
                 multiple = _minimizing_step(np.zeros(alpha.size), margins, G.ridge, 0.0, norm2)
         separator = None
         if self._takes("linear"):
-            separator = G.separators(alpha[None])[0] * multiple
+            separator = G._separators(alpha[None])[0] * multiple
         return _Solution(alpha * multiple, bias * multiple, separator)
 
     def _set_predictor(self, G, data, solution):
@@ -13093,7 +12496,7 @@ class MaxMarginClassifier:
         if n_classes == 2:
             coefficients = (solution.weights * (2.0 * data.labels - 1.0))[None]
         else:
-            coefficients = G.without_ridge()._class_weights(solution.weights)[0]
+            coefficients = G._class_weights(solution.weights)[0]
         if self.normalize is not None:
             normalizers = _normalizers(_self_products(G, X), self.normalize)
             # Under "max" new points have the same normalizer; under "unit" they have their own.

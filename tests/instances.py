@@ -441,12 +441,12 @@ CALLS = {
     "normalized_gradient_descent, norm": Call(
         {"divide_by": "norm", "schedule": "sqrt", "step": 0.1}
     ),
-    "momentum": Call(held="move"),
-    "momentum, eps": Call({"eps": 1e-3}, witness="eps", units={"eps": 1}, held="move"),
-    "momentum, logistic": Call({"loss": "logistic"}, held="move"),
-    "momentum, logistic as printed": Call({"loss": "logistic", "shifted": False}, held="move"),
-    "batch_perceptron": Call(cost="column", held=None),
-    "batch_perceptron, last": Call({"averaged": False}, cost="column", held=None),
+    "momentum": Call(),
+    "momentum, eps": Call({"eps": 1e-3}, witness="eps", units={"eps": 1}),
+    "momentum, logistic": Call({"loss": "logistic"}),
+    "momentum, logistic as printed": Call({"loss": "logistic", "shifted": False}),
+    "batch_perceptron": Call(cost="column"),
+    "batch_perceptron, last": Call({"averaged": False}, cost="column"),
     "adaptive_sampling": Call({"seed": 4}, cost="column", sampled=True),
     "adaptive_sampling, plain": Call(
         {"momentum": False, "step": 0.3, "seed": 5}, cost="column", sampled=True
@@ -458,7 +458,7 @@ CALLS = {
     "inertial_diagonal_descent, restarts": Call(
         {"lam0": 1.0, "accel": 3.0, "restart": True}, **_DESCENT
     ),
-    "homotopic_subgradient": Call(held=None),
+    "homotopic_subgradient": Call(),
     "subspace_perceptron": Call(signed=True, noise=1e-7, held=None),
     "subspace_perceptron, halting": Call(
         {"stop": "separated", "memory": 1.0, "eps": 0.0},

@@ -414,7 +414,7 @@ def normalized_gradient_descent(Z, step=1.0, schedule="constant", divide_by="ris
 
 
 def momentum(Z, loss="exp", shifted=True, eps=0.0):
-    """Its p is mu_t, but for the last, which is nu_{t-1} where ||nu_{t-1}||_G <= eps ends it."""
+    """Its p is mu_t."""
     G = gram(Z)
     n = len(Z)
     t = 0
@@ -422,14 +422,14 @@ def momentum(Z, loss="exp", shifted=True, eps=0.0):
     alpha, g = np.zeros((2, n), LONG)
     while True:
         q = softmax(-G @ alpha) if loss == "exp" else logistic_weights(G @ alpha + shift)[0]
-        yield alpha, distribution(g + q), ""
+        mu = distribution(g + q)
+        if mu @ G @ mu <= LONG(eps) ** 2:
+            yield alpha, mu, "infeasible"
+            return
+        yield alpha, mu, ""
         g = LONG(t) / (t + 1) * (g + q)
         alpha = alpha + (1 if loss == "exp" else step) / G.diagonal().max() * (g + q)
         t += 1
-        nu = distribution(g + q)
-        if nu @ G @ nu <= LONG(eps) ** 2:
-            yield alpha, nu, "infeasible"
-            return
 
 
 def accelerated(Z, first, ahead):
