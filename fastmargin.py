@@ -446,6 +446,7 @@ _TRACE = np.dtype(
 _WHOLE = 2**53  # beyond it not every integer is a number in double precision
 _POINTS = (1e-100, 1e100)  # the least and the largest size, max_ij |x_ij|, of points
 _ENTRIES = (1e-200, 1e200)  # the same of max_i G_ii, a square of points
+_MARGINS = (0.0, 1e200)  # the same of margins G alpha, which may all be 0
 _TINY = float(np.finfo(np.float64).tiny)  # smaller numbers have fewer digits
 _RATIOS = (1e-16, 1e16)  # of a ridge to max_i G_ii, and of weights to one another
 
@@ -472,7 +473,29 @@ def _plain(a, name):
     if hasattr(a, "_fields") or hasattr(a, "routines"):  # a representation is no table of points
         kinds = "an array or of a subclass of Gram" if name == "G" else "an array"
         raise TypeError(f"{name} must be {kinds}, got {type(a).__name__}")
-    return np.asarray(a)
+    try:
+        plain = np.asarray(a)
+    except ValueError:
+        _refuse_uneven(a, name)
+        raise
+    if plain.ndim == 0 and plain.dtype.kind in "OSU":
+        is_row = hasattr(a, "__iter__") and not isinstance(a, str | bytes | dict)
+        remedy = f": give list({name})" if is_row else ""
+        raise TypeError(
+            f"{name} must be an array, a list or a data frame, got {type(a).__name__}{remedy}"
+        )
+    return plain
+
+
+def _refuse_uneven(rows, name):
+    """Refuse rows of different lengths, of which NumPy makes no table."""
+    shapes = [np.shape(row)[:1] for row in rows]
+    for i, shape in enumerate(shapes):
+        if shape != shapes[0]:
+            raise ValueError(
+                f"{name} must have rows of one length; row 0 has shape {shapes[0]}, and row {i} {shape}: fill such "
+                "rows up, or leave them out"
+            )
 
 
 def _numbers(given, name):
@@ -541,11 +564,9 @@ def _no_number(value, name):
     """Return (error, what it is, a line of Python that helps) for what is no number in double precision, else None."""
     kind = _kind_of_time(value)
     if _is_missing(value):
-        return (
-            TypeError,
-            "a missing value",
-            f"keep the rows that have all values, as {name}.dropna() does",
-        )
+        table = f"pandas.DataFrame({name.partition('[')[0]})"  # also of a column
+        remedy = f"keep the rows that have all values, {table}.dropna()"
+        return TypeError, "a missing value", remedy
     if kind == "duration":
         seconds = f'np.asarray({name}, "m8[us]") / np.timedelta64(1, "s")'
         return TypeError, f"a duration, {value}", f"in seconds: {seconds}"
@@ -556,8 +577,12 @@ def _no_number(value, name):
     if isinstance(value, (int, np.integer)):
         if -_WHOLE <= value <= _WHOLE:
             return None
+        rounded = f"np.asarray({name}, dtype=float)"
         offset = f"A = np.array({name}, dtype=object); A - A.min(axis=0)"
-        remedy = f"subtract an offset in their own type, from new points too: {offset}"
+        remedy = (
+            f"round them, {rounded}, or of time stamps and the like subtract an offset in their own type, from new "
+            f"points too: {offset}"
+        )
         return ValueError, f"the integer {value}, beyond 2**53", remedy
     if isinstance(value, (np.bool_, float, np.float32, np.float16)):
         return None
@@ -571,6 +596,9 @@ def _no_number(value, name):
         float(value)
     except (TypeError, ValueError) as error:
         what = f"{what} ({error})"
+        if isinstance(value, str):
+            columns = "of categories make columns of 0 and 1, as pandas.get_dummies does"
+            return TypeError, what, columns
     return (
         TypeError,
         what,
@@ -597,30 +625,43 @@ def _kind_of_time(value):
 def _array(given, name, ndim, sizes=None):
     """Return a finite array of ``ndim`` dimensions in float64 or float32, whose size is 0 or within ``sizes``."""
     numbers = _numbers(given, name)
-    if numbers.ndim != ndim:
-        raise ValueError(
-            f"{name} must have {_counted(ndim, 'dimension')}, got shape {numbers.shape}"
-        )
     if numbers.size == 0:
         raise ValueError(f"{name} is empty, shape {numbers.shape}")
+    if numbers.ndim != ndim:
+        remedy = ""
+        if ndim == 1 and numbers.ndim == 2 and 1 in numbers.shape:
+            remedy = f": give np.ravel({name})"
+        if ndim == 2 and numbers.ndim == 1:
+            remedy = (
+                f": give np.reshape({name}, (-1, 1)), or of one point np.reshape({name}, (1, -1))"
+            )
+        raise ValueError(
+            f"{name} must have {_counted(ndim, 'dimension')}, got shape {numbers.shape}{remedy}"
+        )
     size = _size_of(numbers)
     if not math.isfinite(size):
         index = np.argwhere(~np.isfinite(numbers))[0].tolist()
         columns = getattr(given, "columns", None)
         column = "" if columns is None or ndim < 2 else f", in column {columns[index[1]]!r}"
-        whole = (
-            "np.isfinite({})",
-            "np.isfinite({}).all(axis=1)",
-            "np.isfinite({}).all(axis=(1, 2))",
-        )[ndim - 1]
         raise ValueError(
             f"{name} must be finite, without NaN or inf; row {index[0]} has {numbers[tuple(index)]} at "
-            f"{name}{index}{column}: keep the others, {name}[{whole.format(name)}]"
+            f"{name}{index}{column}: {_finite_rows(given, name, ndim)}"
         )
     if not _is_within(size, sizes):
         index = np.unravel_index(np.abs(numbers).argmax(), numbers.shape)
         _refuse_size(size, name, _place([int(i) for i in index]), sizes)
     return numbers
+
+
+def _finite_rows(given, name, ndim):
+    """Return the line of Python that keeps the rows without NaN and inf."""
+    if ndim == 1:
+        return "fill it in, or leave such points out everywhere"
+    table = name if hasattr(given, "shape") else f"np.asarray({name})"
+    # Of nullable columns NumPy would make objects.
+    numbers = f"{name}.astype(float)" if hasattr(given, "columns") else table
+    axis = 1 if ndim == 2 else (1, 2)
+    return f"keep the others, {table}[np.isfinite({numbers}).all(axis={axis})]"
 
 
 def _size_of(numbers):
@@ -635,16 +676,19 @@ def _is_within(size, sizes):
     return sizes is None or size == 0.0 or sizes[0] <= size <= sizes[1]
 
 
-def _refuse_size(size, name, place, sizes):
+def _refuse_size(size, name, place, sizes, table="{}"):
+    """Refuse numbers of this size; ``table`` is how their largest is found."""
+    alike = " all points alike" if name in ("X", "Xnew", "A", "B") else ""
+    table = table.format(name)
     raise ValueError(
         f"the largest absolute value of {name} is {size:.3g}, in {place}, and must be from {sizes[0]:g} to "
-        f"{sizes[1]:g}: rescale, {name} / np.abs({name}).max()"
+        f"{sizes[1]:g}: rescale{alike}, {table} / np.abs({table}).max()"
     )
 
 
-def _vector(v, name, n=None):
-    """Return a copy of a finite vector in float64, of n entries unless n is None."""
-    v = _array(v, name, 1).astype(np.float64)
+def _vector(v, name, n=None, sizes=None):
+    """Return a copy of a finite vector in float64, of n entries unless n is None, and within ``sizes``."""
+    v = _array(v, name, 1, sizes).astype(np.float64)
     if n not in (None, v.size):
         raise ValueError(f"{name} must have {n} entries, got {v.size}")
     return v
@@ -666,9 +710,10 @@ def _sparse_points(X, name="X"):
     X.eliminate_zeros()
     data = X.data
     if data.dtype.kind not in "fiub" or data.dtype.itemsize > 8:
-        raise TypeError(
-            f"{name} must hold real numbers, got dtype {data.dtype}: give {name}.astype(np.float64)"
-        )
+        remedy = f"give {name}.astype(np.float64)"
+        if data.dtype.kind == "c":
+            remedy = f"give both parts, scipy.sparse.hstack(({name}.real, {name}.imag))"
+        raise TypeError(f"{name} must hold real numbers, got dtype {data.dtype}: {remedy}")
     if data.dtype not in (np.float32, np.float64):
         X.data = data.astype(np.float64)
         if _size_of(X.data) > _WHOLE:
@@ -681,12 +726,12 @@ def _sparse_points(X, name="X"):
     if not math.isfinite(size):
         k = np.flatnonzero(~np.isfinite(X.data))[0]
         raise ValueError(
-            f"{name} must be finite, without NaN or inf; {_sparse_place(X, k)} has {X.data[k]}: fill it in, "
-            f"{name}.data = np.nan_to_num({name}.data)"
+            f"{name} must be finite, without NaN or inf; {_sparse_place(X, k)} has {X.data[k]}: keep the other rows, "
+            f"{name}.tocsr()[np.isfinite(np.ravel({name}.sum(axis=1)))]"
         )
     if not _is_within(size, _POINTS):
         place = _sparse_place(X, np.abs(X.data).argmax())
-        _refuse_size(size, name, place, _POINTS)
+        _refuse_size(size, name, place, _POINTS, "{}.tocsr()")
     return X
 
 
@@ -750,7 +795,7 @@ def _origin(X):
     has no zeros.
     """
     low, high = _ranges(X)
-    middle = 0.5 * low + 0.5 * high
+    middle = 0.5 * (low + high)
     is_far = high - low <= np.abs(middle) / 3.0
     # If all points are equal, moving them would make zeros of them.
     return np.where(is_far & (high > low).any(), middle, 0.0)
@@ -830,7 +875,7 @@ def _first_copies(X, labels):
 def _dimensions(a):
     """Return the number of dimensions of an array or of lists; None of what tells neither."""
     if isinstance(a, list | tuple):
-        return np.ndim(a)
+        return 2 if len(a) and isinstance(a[0], list | tuple | np.ndarray) else 1
     return len(a.shape) if hasattr(a, "shape") else None
 
 
@@ -934,8 +979,10 @@ def _sign_remedy(y, name):
         values = np.unique(np.asarray(y))
     except (TypeError, ValueError):  # the values have no order
         return ""
-    if isinstance(y, np.ma.MaskedArray) or values.size < 2:
+    if isinstance(y, np.ma.MaskedArray):
         return ""
+    if values.size < 2:
+        return f"; {name} has no other value: give points of both classes"
     if values.size > 2:
         return f"; {name} has {values.size} values: pair_gram takes several classes"
     if values.dtype.kind in "mM":  # what they are compared with depends on their unit
@@ -1435,15 +1482,6 @@ def project_simplex(v: ArrayLike) -> Array:
 overload(project_simplex)(lambda v: lambda v: _project_simplex(v, np.empty(v.size)))
 
 
-@register_jitable
-def _fall(low, g, mu):
-    """Return (low - g) / mu for low <= g, also where the difference overflows."""
-    difference = low - g
-    if difference > -np.inf:
-        return difference / mu
-    return 2.0 * ((0.5 * low - 0.5 * g) / mu)
-
-
 @njit(cache=_CACHE)
 def _entropy_prox(g, mu, q, out):
     """out_i <- q_i exp(-g_i / mu) / sum; the least g_i with q_i > 0 is taken as 0, so that nothing overflows."""
@@ -1452,7 +1490,7 @@ def _entropy_prox(g, mu, q, out):
         if q[i] > 0.0 and g[i] < low:
             low = g[i]
     for i in range(g.size):
-        out[i] = -(_fall(low, g[i], mu) + math.log(q[i])) if q[i] > 0.0 else np.inf
+        out[i] = -((low - g[i]) / mu + math.log(q[i])) if q[i] > 0.0 else np.inf
     _softmax(out, out)
     return out
 
@@ -1460,14 +1498,14 @@ def _entropy_prox(g, mu, q, out):
 def entropy_prox(g: ArrayLike, mu: float, q: ArrayLike | None = None) -> Array:
     """Take the softmax of -g / mu, weighted by q: argmin_{p in Delta} <g, p> + mu KL(p || q), the entropy prox map.
 
-    KL(p || q) = sum_i p_i ln(p_i / q_i), so that p_i is proportional to q_i exp(-g_i / mu).  Finite arguments do not
-    overflow.  As mu -> 0, p tends to q restricted to the least g_i with q_i > 0.  Functions compiled by njit may call
-    entropy_prox; there the arguments are not checked.
+    KL(p || q) = sum_i p_i ln(p_i / q_i), so that p_i is proportional to q_i exp(-g_i / mu).  As mu -> 0, p tends to q
+    restricted to the least g_i with q_i > 0.  Functions compiled by njit may call entropy_prox; there the arguments are
+    not checked.
 
     Parameters
     ----------
     g : array, shape (n,)
-        Any finite vector, such as the margins G alpha.
+        Any finite vector, such as the margins G alpha, with entries up to 1e200.
     mu : float
         Smoothing parameter, above 0, in units of g.
     q : array, shape (n,), optional
@@ -1493,7 +1531,7 @@ def entropy_prox(g: ArrayLike, mu: float, q: ArrayLike | None = None) -> Array:
     >>> fm.entropy_prox([0.0, np.log(3.0)], 1.0)
     array([0.75, 0.25])
     """
-    g = _vector(g, "g")
+    g = _vector(g, "g", sizes=_MARGINS)
     mu = _number(mu, "mu")
     q = np.full(g.size, 1.0 / g.size) if q is None else _distribution(q, "q", g.size)
     return _entropy_prox(g, mu, q, np.empty(g.size))
@@ -1513,20 +1551,20 @@ def _l2_prox(g, mu, q, out):
     """out <- project_simplex(q - g / mu).  The least g_i is taken as 0, so that no entry overflows to +infinity."""
     low = _least(g)
     for i in range(g.size):
-        out[i] = q[i] + _fall(low, g[i], mu)
+        out[i] = q[i] + (low - g[i]) / mu
     return _project_simplex(out, out)
 
 
 def l2_prox(g: ArrayLike, mu: float, q: ArrayLike) -> Array:
     """Find argmin_{p in Delta} <g, p> + (mu/2) ||p - q||^2, the Euclidean prox map of the simplex Delta.
 
-    The minimiser is project_simplex(q - g / mu).  Finite arguments do not overflow.  Functions compiled by njit may
-    call l2_prox; there the arguments are not checked.
+    The minimiser is project_simplex(q - g / mu).  Functions compiled by njit may call l2_prox; there the arguments are
+    not checked.
 
     Parameters
     ----------
     g : array, shape (n,)
-        Any finite vector, such as the margins G alpha.
+        Any finite vector, such as the margins G alpha, with entries up to 1e200.
     mu : float
         Smoothing parameter, above 0, in units of g.
     q : array, shape (n,)
@@ -1552,7 +1590,7 @@ def l2_prox(g: ArrayLike, mu: float, q: ArrayLike) -> Array:
     >>> fm.l2_prox([0.0, 1.0], 4.0, [0.5, 0.5])
     array([0.625, 0.375])
     """
-    g = _vector(g, "g")
+    g = _vector(g, "g", sizes=_MARGINS)
     mu = _number(mu, "mu")
     q = _vector(q, "q", g.size)
     return _l2_prox(g, mu, q, np.empty(g.size))
@@ -2148,8 +2186,7 @@ def _kernel(kernel, X, params, intercept=0.0, weights=1.0, is_moved=False):
     gamma = _gamma_of(params, X, weights) if "gamma" in accepted else 1.0
     coef0 = _number(params.get("coef0", 1.0), "coef0", closed=True)
     degree = _count(params.get("degree", 3), "degree", 1)
-    constant = _constant(intercept)
-    offset = _number(constant * constant, "the square of the intercept", closed=True)
+    offset = _constant(intercept) ** 2
     # 3. How to compute inner products and distances
     dimension = int(np.diff(X.indptr).max()) if _is_sparse(X) else X.shape[1]
     center = _center(name, X, is_moved)
@@ -2233,7 +2270,19 @@ def _constant(intercept):
             'intercept must be "free" for a bias of any size, a number c > 0 for a constant feature c of all points, '
             f"or 0.0 for planes through the origin; got {intercept}"
         )
-    return 0.0 if _is_free(intercept) else _number(intercept, "intercept", closed=True)
+    if _is_free(intercept):
+        return 0.0
+    return _constant_feature(_number(intercept, "intercept", closed=True), "intercept")
+
+
+def _constant_feature(constant, name):
+    """Return a constant feature; refuse one of another size than points may have."""
+    if not _is_within(constant, _POINTS):
+        low, high = _POINTS
+        raise ValueError(
+            f"{name} is {constant:g}, and must be 0, or from {low:g} to {high:g}: give about the length of the points"
+        )
+    return constant
 
 
 def _gamma_of(params, X, weights):
@@ -2568,7 +2617,7 @@ def _normalizers(diagonal, normalize, name="X", reference=None):
         row = diagonal.argmax()
         raise ValueError(
             f"the largest K(x, x) is {diagonal[row]:g}, of row {row} of {name}, and must be from {low:g} to {high:g}: "
-            f"rescale, {name} / np.abs({name}).max()"
+            f"rescale, {name} / np.abs({name}).max(), or give the kernel other parameters"
         )
     if normalize is None:
         return np.ones(diagonal.size)
@@ -2775,10 +2824,9 @@ class Gram:
 
     Notes
     -----
-    *A free intercept.*  p ranges over the points of the simplex with y'p = 0, so that each class has half of the weight.
-    For such p ||p||_G is half the distance between a point of one convex hull and a point of the other.  It does not
-    depend on the origin: G may be replaced by G + h y' + y h' for any h, and margins m by m + b y for any b.  The margin
-    is
+    *A free intercept.*  p ranges over the points of the simplex with y'p = 0: each class has half of the weight.  For
+    such p ||p||_G is half the distance between a point of one convex hull and a point of the other.  It does not depend
+    on the origin: G may be replaced by G + h y' + y h' for any h, and margins m by m + b y for any b.  The margin is
 
         rho = max_{w, b} min_i y_i (<w, x_i> + b) / ||w|| = min_p ||p||_G.
 
@@ -3196,8 +3244,8 @@ def _lengths_of(diagonal):
 class Rounding(NamedTuple):
     """Bounds on the rounding errors of a product, known before it is computed.
 
-    Let v have ||v||_1 <= 1.  Let (w, m) = (Z'v, G v) be the results of a product in two steps, and r^2 the v'Gv that comes with it.
-    With s = max_i G_ii, the l_i of `Gram.relative_lengths`, and t = sum_i l_i |v_i|, which is at most 1,
+    Let v have ||v||_1 <= 1.  Let m be the computed G v, and r^2 the computed v'Gv: of rows <w, w> for w = Z'v, of any
+    other G v'm.  With s = max_i G_ii, l_i = sqrt(G_ii / s), and t = sum_i l_i |v_i|, which is at most 1,
 
         |m_i - (G v)_i| <= margins s l_i t + lost_i s,
         sqrt(max(r^2 - square s t^2, 0)) - length sqrt(s) t <= ||v||_G <= sqrt(r^2 + square s t^2) + length sqrt(s) t,
@@ -3245,7 +3293,7 @@ class Rounding(NamedTuple):
 
         ``unit`` is the largest relative error of one operation: 2^-53 in double and 2^-24 in single precision.
         ``rows`` bounds the error of a stored row, ||stored z_i - z_i|| <= rows ||z_i||, if G is meant to be that of
-        other rows than the stored ones.  ``square`` must return <w, w>, summed in double precision.
+        other rows than the stored ones.  v'Gv must be computed as <w, w>, summed in double precision.
         """
         error = 1.01 * (_sum_error(n + d + 8, unit) + 2.0 * rows)
         return cls(error, 0.0, error)
@@ -3353,7 +3401,8 @@ def _refuse_unsigned(G, name):
     """Refuse a kernel matrix where the problem of labeled points is wanted."""
     if G.kernel is not None and G.labels is None:
         raise ValueError(
-            f"{name} must have labels, and this is K, made without y: give {G._made_by}(X, y, ...), or take K.signed(y)"
+            f"{name} must have labels, and this is K, made without y: give {G._made_by}(X, y, ...), or take "
+            "K.signed(y)"
         )
 
 
@@ -4673,8 +4722,8 @@ def gram(
     *What points are taken.*  Arrays, lists, data frames and SciPy sparse matrices of float64, float32, integers or
     booleans.  Integers beyond 2^53, as time stamps in nanoseconds, dates, durations, text, complex numbers, and values
     that are masked, missing or not finite are errors, which name the place and the remedy.  The largest absolute value
-    of all points must be from 1e-100 to 1e100, and that of a kernel matrix from 1e-200 to 1e200.  All functions that
-    take points keep to this.
+    of all points must be from 1e-100 to 1e100, as a constant intercept other than 0, and that of a kernel matrix from
+    1e-200 to 1e200.  All functions that take points keep to this.
 
     References
     ----------
@@ -7013,8 +7062,7 @@ def winnow(
     Parameters
     ----------
     Z : array, shape (n, d)
-        The signed rows, none of them zero; not a Gram matrix.  The Notes of `gram` say what becomes of integers above
-        2^53, also in `norm_margin`.
+        The signed rows, none of them zero; not a Gram matrix.
     eta : float
         Learning rate, above 0.  The guarantee needs eta < 2 rho_1; rho_1 is best.
     max_iter : int
@@ -8337,7 +8385,7 @@ def _subspace_loop(G, k, until, alpha, *arrays_and_parameters):
     count = len(_Span._fields)
     span = _Span(*arrays_and_parameters[:count])
     sqrt_s, memory, negligible, stops, eps = arrays_and_parameters[count:]
-    n, dimension = G.shape()
+    dimension = span.coordinates.shape[1] or G.n
     while k < until:
         # 1. Halt if a product, which is not counted, confirms what the span says.
         p = span.mixtures[_SHORTEST]
@@ -8349,7 +8397,7 @@ def _subspace_loop(G, k, until, alpha, *arrays_and_parameters):
                 return k
 
         # 2. Make room, make the product, and solve the problem in the span.
-        if memory <= span.y.size < min(n, dimension):
+        if memory <= span.y.size < min(G.n, dimension):
             _cut(span)
         u, r = _extend(G, span, sqrt_s, negligible)
         _settle(span, alpha, u, r)
@@ -8441,8 +8489,9 @@ def subspace_perceptron(
     memory = _number(memory, "memory")
     stops = _choice(stop, "stop", ("separated", None)) is not None
     G, s = _representation(G)
-    n, dimension = G.shape()
-    d = dimension if G.has_coordinates else 0
+    n = G.n
+    has_coordinates = G._has_rows and not np.any(G.ridge)
+    d = G._width if has_coordinates else 0
     most = max(5, int(memory / (8.0 * (2 * n + d))))
     return drive(
         G,
@@ -11310,9 +11359,7 @@ def max_margin(
     problem.reads[0] = 0.0  # which does not count
     method = _first_method(problem, limits, support)
     # 3. The run, whose certificates take the products that iterations end with
-    interval = functools.partial(
-        _interval, products=lambda G, scale, *points: [problem.product(v) for v in points]
-    )
+    interval = functools.partial(_interval, products=problem.product)
     result = drive(
         G,
         _exact_loop,
@@ -12117,21 +12164,22 @@ class MaxMarginClassifier:
 
     def _table(self, X):
         """Return checked points as the kernel reads them, in the words that scikit-learn's checks look for."""
-        plain = X if hasattr(X, "shape") else np.asarray(X)
+        plain = X if hasattr(X, "shape") else _plain(X, "X")
         kind = getattr(getattr(plain, "dtype", None), "kind", "")
         if kind == "c":
             raise ValueError(
                 "Complex data not supported: give both parts, np.column_stack((np.real(X), np.imag(X)))"
             )
         is_text = kind in "US" or (kind == "O" and plain.size and isinstance(plain.flat[0], str))
-        if callable(self.kernel) and is_text:
+        if is_text and (callable(self.kernel) or len(plain.shape) == 1):
             raise ValueError(
-                "a kernel function is given rows of numbers: for other objects compute its matrix, and "
-                'give kernel="precomputed"'
+                "X must hold rows of numbers, and has text: make them of it, as TfidfVectorizer does, or compute the "
+                'matrix of a kernel, and give kernel="precomputed"'
             )
         if len(plain.shape) != 2:
             raise ValueError(
-                f"Reshape your data: X must have a row for each point, got shape {plain.shape}"
+                f"Reshape your data: X must have a row for each point, got shape {plain.shape}: give "
+                "np.reshape(X, (-1, 1)), or of one point np.reshape(X, (1, -1))"
             )
         if 0 in plain.shape:
             found = "0 feature(s)" if plain.shape[0] else "0 sample(s)"
@@ -12202,7 +12250,7 @@ class MaxMarginClassifier:
             )
         X = given
         if kept.size < n:
-            X = self._table(given[np.ix_(kept, kept) if self._takes("precomputed") else kept])
+            X = given[np.ix_(kept, kept) if self._takes("precomputed") else kept]
             weights = weights[kept]
         totals = np.bincount(labels, weights)
         self.class_weight_ = _class_factors(self.class_weight, self.classes_, totals)
@@ -12227,7 +12275,7 @@ class MaxMarginClassifier:
             return data
         total = np.bincount(place, data.weights)
         return data._replace(
-            X=self._table(data.X[first]),
+            X=data.X[first],
             kept=data.kept[first],
             labels=data.labels[first],
             weights=total,
@@ -12254,7 +12302,8 @@ class MaxMarginClassifier:
         if not self.fit_intercept:
             return 0.0
         if self.intercept_scaling is not None:
-            return _number(self.intercept_scaling, "intercept_scaling")
+            scaling = _number(self.intercept_scaling, "intercept_scaling")
+            return _constant_feature(scaling, "intercept_scaling")
         return "free" if self.classes_.size == 2 and self.algorithm in _FREE else 1.0
 
     def _represent(self, data):

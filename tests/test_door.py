@@ -11,7 +11,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from instances import check_raises, run
+from instances import CALLS, check_raises, rows_of, run
 
 import fastmargin as fm
 
@@ -134,7 +134,11 @@ NO_POINTS = {  # a table, its error, and words of the place, of what is there, a
     "NA": (with_entry(NAType()), TypeError, ["row 2, column 1", "missing", "dropna()"]),
     "NaT": (with_entry(NaTType()), TypeError, ["row 2, column 1", "missing", "dropna()"]),
     "text": (WHOLE.astype(str), (TypeError, ValueError), ["numbers"]),
-    "one text": (with_entry("five"), TypeError, ["row 2, column 1", "'five'", "dtype=float"]),
+    "one text": (
+        with_entry("five"),
+        TypeError,
+        ["row 2, column 1", "'five'", "pandas.get_dummies"],
+    ),
     "decimals": (with_entry(decimal.Decimal("0.1")), TypeError, ["row 2", "0.1", "dtype=float"]),
     "fractions": (with_entry(Fraction(1, 3)), TypeError, ["row 2", "Fraction", "dtype=float"]),
     "dict": (
@@ -222,8 +226,14 @@ REMEDIES = {  # a table, the words before the remedy, and what it makes of the t
     "text": (WHOLE.astype(str), "give ", WHOLE),
     "decimals": (with_entry(decimal.Decimal("0.5")), "give ", np.where(WHOLE == 4, 0.5, WHOLE)),
     "nan": (np.where(WHOLE == 4, np.nan, WHOLE), "keep the others, ", WHOLE[[0, 1, 3]]),
-    "too large": (2e100 * WHOLE, "rescale, ", WHOLE / 8),
-    "too small": (1e-102 * WHOLE, "rescale, ", WHOLE / 8),
+    "nan in a list": (
+        np.where(WHOLE == 4, np.nan, WHOLE).tolist(),
+        "keep the others, ",
+        WHOLE[[0, 1, 3]],
+    ),
+    "too large": (2e100 * WHOLE, "rescale all points alike, ", WHOLE / 8),
+    "too small": (1e-102 * WHOLE, "rescale all points alike, ", WHOLE / 8),
+    "large list": ((2e100 * WHOLE).tolist(), "rescale all points alike, ", WHOLE / 8),
 }
 
 
@@ -552,7 +562,13 @@ def test_missing_labels_are_refused_by_name_and_row(function, case):
 
 NO_SIGNS = {  # labels that are not -1 or +1, their error and words
     "zeros and ones": ([0, 1, 0, 1], ValueError, ["-1 or +1", "y[0] is 0", "np.where"]),
+    "uint8": (np.array([0, 1, 0, 1], np.uint8), ValueError, ["y[0] is 0", "np.where"]),
+    "floats": ([1.5, -1.0, 1.5, -1.0], ValueError, ["y[0] is 1.5", "np.where"]),
+    "booleans": ([True, False, True, True], ValueError, ["y[1] is 0", "np.where"]),
     "text": (["a", "b", "a", "b"], TypeError, ["'a' and 'b'", "np.where"]),
+    "objects": (np.array(["b", "a", "b", "a"], object), TypeError, ["'a' and 'b'", "np.where"]),
+    "one other": ([0, 0, 0, 0], ValueError, ["y[0] is 0", "no other value", "both classes"]),
+    "masked": (np.ma.array(["a", "b", "a", "b"]), TypeError, ["y", "masked"]),
     "dates": (DATES[[0, 0, 1, 1], 0], TypeError, ["real numbers", "np.where"]),
     "three": ([0, 1, 2, 1], ValueError, ["3 values", "pair_gram"]),
     "three words": (["a", "b", "c", "a"], TypeError, ["3 values", "pair_gram"]),
@@ -569,6 +585,7 @@ def test_labels_that_are_no_signs(function, case):
     with pytest.raises(error) as caught:
         LABELLED[function][0](labels)
     remedy = re.search(r"np\.where\(.*, 1, -1\)", str(caught.value))
+    assert bool(remedy) == ("np.where" in words or case == "dates")
     if remedy:
         low = np.asarray(labels) == min(labels)
         assert np.array_equal(eval(remedy[0], {"np": np, "y": labels}), np.where(low, -1, 1))
@@ -642,3 +659,619 @@ def test_points_and_labels_that_are_swapped(call, form):
     check_raises(
         lambda: call(form(Y), form(X)), ValueError, ["X and y", "swapped", "(4,)", "(4, 2)"]
     )
+
+
+# ======================================================================================================
+# ONE CALL EACH
+# ======================================================================================================
+
+ZERO = np.array([[2.0, 1.0], [0.0, 0.0], [0.0, 0.0], [1.0, 3.0]])  # rows without length
+NAN = float("nan")
+INF = float("inf")
+UNIFORM = np.full(4, 0.25)
+EYE = np.eye(4)
+OWN = {"kernel": "precomputed"}
+FLAT = {"kernel": "linear", "normalize": None}
+
+
+def linear(A, B):
+    return A @ B.T
+
+
+def single(A, B):
+    return (A @ B.T).astype(np.float32)
+
+
+def scores(points, new, weights=(1.0, 1.0, 1.0, 1.0), **options):
+    return fm.gram(points, Y, **{"normalize": None, **options}).decision_function(weights, new)
+
+
+def chosen(points=X, y=Y, weights=None, **options):
+    return fm.MaxMarginClassifier(**options).fit(points, y, weights)
+
+
+REFUSALS = {  # by what is wrong: calls, their error, and words
+    "kernel": [
+        (lambda: fm.gram(X, Y, kernel="cubic"), ValueError, ["kernel", "'cubic'", "'rbf'"]),
+        (lambda: fm.gram(X, Y, kernel=None), ValueError, ["kernel", "None"]),
+        (lambda: fm.lazy_gram(X, kernel="precomputed"), ValueError, ["lazy_gram", "gram"]),
+        (lambda: fm.lazy_gram(X, kernel=linear), ValueError, ["lazy_gram", "gram"]),
+        (lambda: fm.gram(X, Y, kernel="linear", gamma=1.0), TypeError, ["'linear'", "gamma"]),
+        (lambda: fm.gram(X, Y, degree=2), TypeError, ["'rbf'", "degree", "sigma2"]),
+        (lambda: fm.lazy_gram(X, kernel="ntk", gamma=1.0), TypeError, ["'ntk'", "W", "gamma"]),
+        (lambda: fm.gram(EYE, Y, gamma=1.0, **OWN), TypeError, ["gamma"]),
+        (lambda: fm.gram(X, Y, kernel=linear, gamma=1.0), TypeError, ["gamma"]),
+        (lambda: fm.gram(X, Y, gamma=1.0, sigma2=1.0), ValueError, ["gamma", "sigma2", "both"]),
+        (lambda: fm.gram(X, Y, gamma=-1.0), ValueError, ["gamma", "-1.0"]),
+        (lambda: fm.gram(X, Y, gamma=0.0), ValueError, ["gamma", "0.0"]),
+        (lambda: fm.gram(X, Y, gamma=NAN), ValueError, ["gamma", "nan"]),
+        (lambda: fm.gram(X, Y, gamma="wide"), ValueError, ["gamma", "'scale'", "'wide'"]),
+        (lambda: fm.gram(X, Y, gamma=[1.0, 2.0]), TypeError, ["gamma", "number"]),
+        (lambda: fm.gram(X, Y, sigma2=0.0), ValueError, ["sigma2", "0.0"]),
+        (lambda: fm.gram(X, Y, sigma2=INF), ValueError, ["sigma2", "inf"]),
+        (lambda: fm.gram(X, Y, sigma2=1e-320), ValueError, ["sigma2"]),
+        (lambda: fm.gram(X, Y, kernel="poly", coef0=-1.0), ValueError, ["coef0", "-1.0"]),
+        (lambda: fm.gram(X, Y, kernel="poly", coef0=1e90), ValueError, ["K(x, x)", "parameters"]),
+        (lambda: fm.gram(X, Y, kernel="poly", degree=0), ValueError, ["degree", "0"]),
+        (lambda: fm.gram(X, Y, kernel="poly", degree=2.0), TypeError, ["degree", "integer"]),
+        (lambda: fm.gram(X, Y, kernel="poly", degree=True), ValueError, ["degree", "True"]),
+        (lambda: fm.gram(X, Y, kernel="ntk", W=np.ones((2, 3))), ValueError, ["W", "2 columns"]),
+        (lambda: fm.gram(X, Y, kernel=lambda A, B: A), ValueError, ["kernel", "(4, 2)"]),
+        (lambda: fm.gram(X, Y, kernel=lambda A, B: np.ones(4)), ValueError, ["kernel"]),
+        (lambda: fm.kernel_matrix(X, X, kernel=lambda A, B: A), ValueError, ["kernel"]),
+        (
+            lambda: scores(X, X, kernel=lambda A, B: linear(A, B)[:3, :3]),
+            ValueError,
+            ["kernel", "(3, 3)"],
+        ),
+    ],
+    "other options of G": [
+        (lambda: fm.gram(X, Y, normalize="l2"), ValueError, ["normalize", "'l2'", "'unit'"]),
+        (lambda: fm.features(X, Y, normalize="l2"), ValueError, ["normalize", "'l2'"]),
+        (lambda: fm.gram(X, Y, C=1.0), TypeError, ["C", "ridge=1/(2*C)", "MaxMarginClassifier"]),
+        (lambda: fm.lazy_gram(X, Y, C=1.0), TypeError, ["C", "ridge=1/(2*C)"]),
+        (lambda: fm.max_margin(K.signed(Y), C=1.0), TypeError, ["'C'", "ridge=1/(2*C)"]),
+        (lambda: fm.momentum(K.signed(Y), intercept="free"), TypeError, ["'intercept'", "gram"]),
+        (lambda: fm.perceptron(K.signed(Y), kernel="rbf"), TypeError, ["'kernel'", "gram"]),
+        (lambda: fm.gram(X, "rbf"), TypeError, ["y", "'rbf'", "label", "names"]),
+        (
+            lambda: fm.certificate(fm.features(X, Y, intercept="free"), EYE[0], EYE[0]),
+            ValueError,
+            ["p"],
+        ),
+        *(
+            (lambda make=make, c=c: make(X, Y, intercept=c), error, ["intercept", *words])
+            for make in (fm.gram, fm.features, fm.lazy_gram)
+            for c, error, words in (
+                (True, TypeError, ['"free"', "0.0", "True"]),
+                (np.bool_(False), TypeError, ['"free"', "False"]),
+                (None, TypeError, ['"free"', "None"]),
+                ("none", ValueError, ["'free'", "'none'"]),
+                (-1.0, ValueError, ["at least 0", "-1.0"]),
+                (NAN, ValueError, ["nan"]),
+                (INF, ValueError, ["inf"]),
+                (1e120, ValueError, ["1e+120", "1e-100 to 1e+100", "length of the points"]),
+                (1e-120, ValueError, ["1e-120"]),
+            )
+        ),
+        *(
+            (lambda make=make, r=r: make(X, Y, ridge=r), error, ["ridge", *words])
+            for make in (fm.gram, fm.features, fm.lazy_gram)
+            for r, error, words in (
+                (-1.0, ValueError, ["-1.0"]),
+                (NAN, ValueError, ["nan"]),
+                (INF, ValueError, ["inf"]),
+                ("much", TypeError, ["'much'"]),
+                (None, TypeError, ["None"]),
+                ([1.0], ValueError, ["4 entries", "got 1"]),
+                (np.ones((4, 1)), ValueError, ["(4, 1)", "np.ravel(ridge)"]),
+                (-np.arange(4.0), ValueError, ["at least 0", "-3"]),
+                (np.full(4, NAN), ValueError, ["row 0", "nan", "fill it in"]),
+            )
+        ),
+    ],
+    "what is no array": [
+        *(
+            (lambda call=call: fm.gram(call(), Y), error, ["X", *words])
+            for call, error, words in (
+                (lambda: None, TypeError, ["array", "NoneType"]),
+                (lambda: "hello", TypeError, ["array", "str"]),
+                (lambda: {"a": [1.0]}, TypeError, ["array", "dict"]),
+                (lambda: {1.0, 2.0}, TypeError, ["array", "set", "list(X)"]),
+                (lambda: iter(X), TypeError, ["array", "iterator", "list(X)"]),
+                (lambda: [[1, 2], [3]], ValueError, ["one length", "row 1", "(1,)", "fill"]),
+                (lambda: [[1, 2], 3], ValueError, ["one length", "row 1"]),
+                (lambda: [], ValueError, ["empty"]),
+            )
+        ),
+        (lambda: fm.gram(X, {1, -1}), TypeError, ["y", "array", "set", "list(y)"]),
+        (lambda: fm.gram(X, [[1], [1, 2], 3, 4]), ValueError, ["y", "one length", "row 1"]),
+        (lambda: fm.momentum(None), TypeError, ["G", "array", "NoneType"]),
+        (lambda: fm.gram(X[:, 0], Y), ValueError, ["X", "np.reshape(X, (-1, 1))"]),
+        (lambda: fm.gram(np.ma.array(EYE), Y, **OWN), TypeError, ["X", "masked"]),
+        (lambda: scores(X, X, np.ma.ones(4)), TypeError, ["result", "masked"]),
+    ],
+    "other sizes": [
+        (lambda: fm.kernel_matrix(X, X[:, :1]), ValueError, ["A", "B", "2 columns"]),
+        (lambda: scores(X, X[:, :1]), ValueError, ["Xnew", "1 columns"]),
+        (lambda: scores(X, X, np.ones(2)), ValueError, ["result", "2 weights"]),
+        (lambda: scores(X, X, [1, NAN, 1, 1]), ValueError, ["result", "row 1"]),
+        (lambda: fm.gram(X, Y, **OWN), ValueError, ["precomputed", "(4, 2)"]),
+        (lambda: fm.gram(EYE, [1, -1], **OWN), ValueError, ["y", "4 entries"]),
+        (lambda: fm.kernel_matrix(X, X, **OWN), ValueError, ["precomputed", "square"]),
+        (lambda: fm.kernel_matrix(EYE, X, **OWN), ValueError, ["A", "B"]),
+        (lambda: scores(EYE, X, **OWN), ValueError, ["Xnew"]),
+        (lambda: fm.contradiction(X, [1, 2]), ValueError, ["label", "4 rows", "(2,)"]),
+        (lambda: fm.certificate(EYE, np.ones(2), UNIFORM), ValueError, ["alpha", "4 entries"]),
+        (lambda: fm.certificate(EYE, np.ones(4), np.ones(4)), ValueError, ["p", "sum 4"]),
+        (lambda: fm.certificate(EYE, np.ones(4), [1.5, -0.5, 0, 0]), ValueError, ["p", "-0.5"]),
+        (lambda: fm.certificate(EYE, np.ones(4), [0.5, 0.5]), ValueError, ["p", "4 weights"]),
+        (lambda: fm.certificate(EYE, [1, 2, INF, 1], UNIFORM), ValueError, ["alpha", "row 2"]),
+        (lambda: fm.certificate(EYE, np.ones(4), [NAN, 1, 0, 0]), ValueError, ["p", "row 0"]),
+    ],
+    "points without length": [
+        (
+            lambda: fm.features(ZERO, Y),
+            ValueError,
+            ["row 1 of X", "K(x, x) = 0", "1 other row", "leave out", 'normalize="max"'],
+        ),
+        (lambda: fm.lazy_gram(ZERO, Y, kernel="linear"), ValueError, ["row 1 of X", "K(x, x)"]),
+        (lambda: fm.gram(ZERO, Y, kernel=single), ValueError, ["row 1 of X", "K(x, x)"]),
+        (lambda: fm.gram(linear(ZERO, ZERO), Y, **OWN), ValueError, ["row 1 of X", "K(x, x)"]),
+        (lambda: fm.gram(single(ZERO, ZERO), Y, **OWN), ValueError, ["row 1 of X", "K(x, x)"]),
+        (lambda: scores(X, ZERO, normalize="unit", kernel="linear"), ValueError, ["row 1 of Xnew"]),
+        (lambda: scores(X, ZERO, normalize="unit", kernel=linear), ValueError, ["row 1 of Xnew"]),
+        (
+            lambda: chosen(kernel="linear", normalize="unit", C=1.0).predict(ZERO),
+            ValueError,
+            ["row 1 of Xnew"],
+        ),
+        *(
+            (lambda call=call: call(0 * EYE, normalize="max"), ValueError, ["K(x, x)", "X"])
+            for call in (
+                lambda Z, **o: fm.features(Z, Y, **o),
+                lambda Z, **o: fm.gram(Z, Y, kernel="linear", **o),
+                lambda Z, **o: fm.lazy_gram(Z, Y, kernel="linear", **o),
+                lambda Z, **o: fm.gram(Z, Y, kernel=single, **o),
+                lambda Z, **o: fm.gram(Z, Y, kernel="precomputed", **o),
+                lambda Z, **o: fm.pair_gram(fm.gram(Z, kernel="precomputed", **o), [0, 1, 2, 0], 3),
+                lambda Z, **o: chosen(Z, kernel=single, **o),
+            )
+        ),
+        (lambda: chosen(0 * X, kernel="linear"), ValueError, ["every point of X is 0", "linear"]),
+        (lambda: chosen(0 * X, kernel="linear", C=1.0), ValueError, ["every point of X is 0"]),
+        (lambda: fm.max_margin(fm.features(0 * X, Y, normalize=None)), ValueError, ["max_i G_ii"]),
+        (lambda: fm.features(0 * X, Y, normalize=None, ridge=1.0), ValueError, ["max_i G_ii"]),
+        (lambda: fm.features(1e-110 * EYE, Y, normalize=None), ValueError, ["X", "1e-110"]),
+        (
+            lambda: fm.features(np.diag([1.0, 1.0, 1.0, 1e-110]), Y),
+            ValueError,
+            ["row 3 of X", "K(x, x)"],
+        ),
+        (
+            lambda: scores(EYE, EYE, normalize="unit", **OWN),
+            ValueError,
+            ["normalize", "new points"],
+        ),
+    ],
+    "labels": [
+        (lambda: fm.gram(X, [1, -1, 2, 1]), ValueError, ["labels", "y[2] is 2"]),
+        (lambda: fm.gram(X, [Y]), ValueError, ["y", "(1, 4)", "np.ravel(y)"]),
+        (lambda: fm.FreeGram(fm.FeatureGram(X), [2, 1, 1, 1]), ValueError, ["labels[0]"]),
+        # A free intercept over K without its signs was certified to have 0.517 where the margin is 0.400.
+        (lambda: fm.FreeGram(fm.gram(X), Y), ValueError, ["base", "labels"]),
+        (lambda: fm.FreeGram(fm.lazy_gram(X), Y), ValueError, ["base", "labels"]),
+        (lambda: fm.FreeGram(fm.features(X), Y), ValueError, ["base", "labels"]),
+        (lambda: fm.FreeGram(fm.gram(X, Y), -Y), ValueError, ["labels", "signs"]),
+        (lambda: fm.PairGram(fm.gram(X, Y), [0, 1, 0, 1], 2), ValueError, ["labels already"]),
+        (lambda: fm.pair_gram(EYE, [0, 1, 2, 0], 2), ValueError, ["labels[2] is 2", "0 to 1"]),
+        (lambda: fm.pair_gram(EYE, [0, -1, 1, 0], 2), ValueError, ["labels[1] is -1"]),
+        (lambda: fm.pair_gram(EYE, [0, 0.5, 1, 0], 2), ValueError, ["labels[1] is 0.5"]),
+        (lambda: fm.pair_gram(EYE, Y, 2), ValueError, ["labels", "(y + 1) // 2"]),
+        (lambda: fm.pair_gram(EYE, [0, 1], 2), ValueError, ["labels", "4 entries"]),
+        (lambda: fm.pair_gram(EYE, [0, 0, 0, 0], 1), ValueError, ["n_classes", "from 2"]),
+        (lambda: fm.pair_gram(EYE, [0, 1, 0, 1], 2.0), TypeError, ["n_classes", "2.0"]),
+        (lambda: fm.pair_gram(EYE, ["a", "b", "c", "a"], 3), TypeError, ["labels", "'a'"]),
+        (lambda: fm.norm_margin(EYE, "l2", labels=Y), ValueError, ["labels", "(y + 1) // 2"]),
+        (lambda: fm.norm_margin(fm.features(X, Y), "linf"), TypeError, ["Z", "y[:, None] * X"]),
+        (lambda: fm.steepest_descent(fm.features(X, Y), "l2"), TypeError, ["Z", "y[:, None] * X"]),
+        (
+            lambda: fm.separator_margin(
+                fm.pair_gram(fm.features(EYE), [0, 1, 2, 0], 3), np.ones((3, 5))
+            ),
+            ValueError,
+            ["w", "(3, 4)", "intercept=1.0"],
+        ),
+        (
+            lambda: fm.pair_gram(fm.gram(EYE), [0, 1, 2, 0], 3).decision_function(np.ones(4), EYE),
+            ValueError,
+            ["result", "4 weights"],
+        ),
+    ],
+    "classifier": [
+        (lambda: chosen(X[0]), ValueError, ["Reshape your data", "(-1, 1)"]),
+        (lambda: chosen(X[:, :0]), ValueError, ["X", "0 feature(s)"]),
+        (lambda: chosen(X[:0], Y[:0]), ValueError, ["X", "0 sample(s)"]),
+        (lambda: chosen(1j * X), ValueError, ["Complex data not supported"]),
+        (lambda: chosen([[1, 2], [3]], [0, 1]), ValueError, ["X", "one length", "row 1"]),
+        (lambda: chosen(["one two", "three"], [0, 1]), ValueError, ["X", "text", "precomputed"]),
+        (lambda: chosen(y=Y[1:]), ValueError, ["y", "4 rows", "(3,)"]),
+        (lambda: chosen(y=None), ValueError, ["y"]),
+        (lambda: chosen(y=np.ones(4)), ValueError, ["at least two classes"]),
+        (lambda: chosen(y=X[:, 1]), ValueError, ["continuous"]),
+        (lambda: chosen(y=[1, INF, 1, 2]), ValueError, ["y", "infinity"]),
+        (lambda: chosen(y=np.ones((4, 2))), ValueError, ["y", "(4, 2)"]),
+        (lambda: fitted().score(X, [1]), ValueError, ["y", "1 entries"]),
+        (lambda: fitted().score(X, Y, [1.0]), ValueError, ["sample_weight", "1 entries"]),
+        (lambda: fitted().predict(X[:, 1:]), ValueError, ["1 features", "2 features"]),
+        (lambda: chosen(EYE, **OWN).predict(EYE[:, 1:]), ValueError, ["X", "each training point"]),
+        (lambda: chosen(EYE, normalize="unit", **OWN), ValueError, ["normalize", "new points"]),
+        (lambda: fm.MaxMarginClassifier().predict(X), ValueError, ["fit"]),
+        (lambda: fm.MaxMarginClassifier().decision_function(X), ValueError, ["fit"]),
+        (lambda: fm.MaxMarginClassifier().score(X, Y), AttributeError, ["fit"]),
+        (lambda: fm.MaxMarginClassifier().coef_, AttributeError, ["coef_", "fit"]),
+        (lambda: fitted().coef_, AttributeError, ["coef_", 'kernel="linear"', "dual_coef_"]),
+        (lambda: fm.MaxMarginClassifier().set_params(c=1.0), ValueError, ["'c'", "'C'"]),
+        (lambda: chosen(C=0.0), ValueError, ["C", "0.0"]),
+        (lambda: chosen(C=-INF), ValueError, ["C", "-inf"]),
+        (lambda: chosen(C=NAN), ValueError, ["C", "nan"]),
+        (lambda: chosen(tol=0.0), ValueError, ["tol", "0.0"]),
+        (lambda: chosen(kernel="sigmoid"), ValueError, ["kernel", "'rbf'"]),
+        (lambda: chosen(gamma=-1.0), ValueError, ["gamma", "-1.0"]),
+        (lambda: chosen(gamma=0.1, sigma2=1.0), ValueError, ["gamma", "sigma2", "both"]),
+        (lambda: chosen(intercept_scaling=0.0), ValueError, ["intercept_scaling", "0.0"]),
+        (lambda: chosen(intercept_scaling=1e120), ValueError, ["intercept_scaling", "1e+120"]),
+        (lambda: chosen(normalize="l1"), ValueError, ["normalize", "'unit'"]),
+        (lambda: chosen(random_state="1"), TypeError, ["random_state", "'1'"]),
+        (lambda: chosen(max_iter=-1), ValueError, ["max_iter", "-1"]),
+        (lambda: chosen(algorithm="newton"), ValueError, ["algorithm", "'newton'", "'exact'"]),
+        (lambda: chosen(algorithm="winnow"), ValueError, ["algorithm", "'winnow'"]),
+        (lambda: chosen(weights=np.ones(3)), ValueError, ["sample_weight", "4 entries", "got 3"]),
+        (lambda: chosen(weights=np.ones((4, 1))), ValueError, ["sample_weight", "(4, 1)"]),
+        (lambda: chosen(weights=[1, -2, 1, 1]), ValueError, ["sample_weight", "at least 0", "-2"]),
+        (lambda: chosen(weights=[1, NAN, 1, 1]), ValueError, ["sample_weight", "row 1"]),
+        (lambda: chosen(weights=np.zeros(4)), ValueError, ["two classes", "0 classes"]),
+        (lambda: chosen(weights=Y > 0), ValueError, ["two classes", "1 class"]),
+        (lambda: chosen(class_weight="equal"), ValueError, ["class_weight", "balanced", "'equal'"]),
+        (lambda: chosen(class_weight=3.0), ValueError, ["class_weight", "3.0"]),
+        (lambda: chosen(class_weight={1: 0.0}), ValueError, ["class_weight[1]", "0.0"]),
+        (lambda: chosen(class_weight={-1: "1"}), TypeError, ["class_weight[-1]", "'1'"]),
+        (lambda: chosen(class_weight={1: 2.0, 7: 1.0}), ValueError, ["class_weight", "7"]),
+    ],
+    "vectors": [
+        (lambda: fm.project_simplex([1.0, NAN]), ValueError, ["v", "row 1"]),
+        (lambda: fm.project_simplex([]), ValueError, ["v", "empty"]),
+        (lambda: fm.project_simplex([[1.0]]), ValueError, ["v", "1 dimension"]),
+        (lambda: fm.entropy_prox([INF, 1.0], 1.0), ValueError, ["g", "row 0"]),
+        (lambda: fm.entropy_prox([1e201, 1.0], 1.0), ValueError, ["g", "1e+201", "rescale"]),
+        (lambda: fm.l2_prox([0.0, -1e201], 1.0, [0.5, 0.5]), ValueError, ["g", "row 1", "rescale"]),
+        (lambda: fm.entropy_prox([0.0, 1.0], 0.0), ValueError, ["mu", "0.0"]),
+        (lambda: fm.entropy_prox([0.0, 1.0], NAN), ValueError, ["mu", "nan"]),
+        (lambda: fm.entropy_prox([0.0, 1.0], "x"), TypeError, ["mu", "'x'"]),
+        (lambda: fm.entropy_prox([0.0, 1.0], 1.0, [0.5, 0.6]), ValueError, ["q", "sum 1.1"]),
+        (lambda: fm.entropy_prox([0.0, 1.0], 1.0, [1.5, -0.5]), ValueError, ["q", "-0.5"]),
+        (lambda: fm.entropy_prox([0.0, 1.0], 1.0, UNIFORM), ValueError, ["q", "2 weights"]),
+        (lambda: fm.l2_prox([0.0, NAN], 1.0, [0.5, 0.5]), ValueError, ["g", "row 1"]),
+        (lambda: fm.l2_prox([0.0, 1.0], 1.0, [NAN, 0.5]), ValueError, ["q", "row 0"]),
+        (lambda: fm.l2_prox([0.0, 1.0], 1.0, UNIFORM), ValueError, ["q", "2 entries"]),
+        (lambda: fm.l2_prox([0.0, 1.0], -1.0, [0.5, 0.5]), ValueError, ["mu", "-1.0"]),
+    ],
+    "options of algorithms": [
+        *(
+            (lambda f=f, options=options: f(EYE, **options), error, [name])
+            for f, name, values, error, others in (
+                (fm.nkp, "stop", (True,), ValueError, {}),
+                (fm.von_neumann, "stop", ("never",), ValueError, {"eps": 0.1}),
+                (fm.von_neumann, "eps", (0.0, -1.0, NAN, INF), ValueError, {}),
+                (fm.von_neumann, "eps", ("small",), TypeError, {}),
+                (fm.frank_wolfe, "variant", ("lazy",), ValueError, {}),
+                (fm.frank_wolfe, "stop", ("never",), ValueError, {}),
+                (fm.frank_wolfe, "eps", (0.0, -1.0, NAN, INF), ValueError, {}),
+                (fm.snkp, "eps", (-1.0, NAN, INF), ValueError, {}),
+                (fm.snkp, "tol", (0.0,), ValueError, {}),
+                (fm.snkp, "max_iter", (2.5,), TypeError, {}),
+                (fm.snkpvn, "delta", (0.0, -1.0, NAN), ValueError, {}),
+                (
+                    fm.snkpvn,
+                    "q",
+                    ([1, 0], [0.5, 0.5, 0.5, 0], [0.5, 0.6, -0.1, 0], [NAN, 1, 0, 0], [EYE[0]], []),
+                    ValueError,
+                    {"delta": 0.1},
+                ),
+                (fm.isnkpvn, "eps", (0.0, -1.0, NAN), ValueError, {}),
+                (fm.isnkpvn, "gamma", (1.0, 0.5, -2.0, NAN, INF), ValueError, {"eps": 0.1}),
+                (fm.isnkpvn, "gamma", (None,), TypeError, {"eps": 1.0}),
+                (fm.isnkpvn, "prox", ("l1", None), ValueError, {"eps": 0.1}),
+                (fm.winnow, "eta", (0.0, -1.0, NAN), ValueError, {}),
+                (fm.winnow, "eta", (None,), TypeError, {}),
+                (fm.winnow, "max_iter", (-1,), ValueError, {"eta": 1.0}),
+                (fm.adaptive_sampling, "step", (0,), ValueError, {}),
+                (fm.adaptive_sampling, "seed", (-1,), ValueError, {}),
+                (fm.gradient_descent, "loss", ("hinge",), ValueError, {}),
+                (fm.gradient_descent, "step", (0, INF), ValueError, {}),
+                (fm.momentum, "loss", ("hinge",), ValueError, {}),
+                (fm.normalized_gradient_descent, "schedule", ("linear",), ValueError, {}),
+                (fm.normalized_gradient_descent, "divide_by", ("loss",), ValueError, {}),
+                (fm.normalized_gradient_descent, "step", (-1,), ValueError, {}),
+                (fm.subspace_perceptron, "memory", (0,), ValueError, {}),
+                (fm.subspace_perceptron, "memory", ("1 GB",), TypeError, {}),
+                (fm.subspace_perceptron, "eps", (-1.0,), ValueError, {}),
+                (fm.subspace_perceptron, "stop", ("never", True), ValueError, {}),
+            )
+            for value in values
+            for options in [{**others, name: value}]
+        ),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    "call, error, words",
+    [row for rows in REFUSALS.values() for row in rows],
+    ids=[f"{wrong}, {i}" for wrong, rows in REFUSALS.items() for i in range(len(rows))],
+)
+def test_one_call(call, error, words):
+    check_raises(call, error, words)
+
+
+@pytest.mark.parametrize("where", [0, -1])
+def test_an_asymmetric_callable_kernel_is_refused_in_every_block(where):
+    """Of which each has 8 MB at most."""
+    points = rows_of(1500, 3)
+    blocks = []
+
+    def straight(A, B):
+        if len(A) > 32:  # 32 at a time for the diagonal
+            blocks.append(len(A) * len(B))
+        return linear(A, B)
+
+    fm.gram(points, kernel=straight)
+    assert max(blocks) <= 1 << 20
+    at = range(len(blocks))[where]
+    blocks.clear()
+
+    def askew(A, B):
+        values = straight(A, B)
+        if len(A) > 32 and len(blocks) == at + 1:
+            values[1, len(B) - len(A)] += 0.5
+        return values
+
+    check_raises(lambda: fm.gram(points, kernel=askew), ValueError, ["kernel"])
+
+
+# ======================================================================================================
+# SPARSE POINTS
+# ======================================================================================================
+
+
+@pytest.fixture
+def sp():
+    return pytest.importorskip("scipy.sparse")
+
+
+FORMATS = ["bsr", "coo", "csc", "csr", "dia", "dok", "lil"]
+NO_SPARSE = {  # a table as it is made sparse, its error and words
+    "nan": (np.where(WHOLE == 4, NAN, WHOLE), ValueError, ["finite", "row 2, column 1", "nan"]),
+    "inf": (np.where(WHOLE == 4, -INF, WHOLE), ValueError, ["finite", "row 2, column 1", "-inf"]),
+    "complex": (WHOLE + 1j, TypeError, ["complex128", "both parts"]),
+    "integers": (LONG, ValueError, ["row 0, column 0", "beyond 2**53"]),
+    "too large": (2e100 * WHOLE, ValueError, ["1.6e+101", "row 3, column 1", "rescale"]),
+    "too small": (1e-102 * WHOLE, ValueError, ["8e-102", "row 3, column 1", "rescale"]),
+    "no rows": (np.ones((0, 2)), ValueError, ["empty", "(0, 2)"]),
+    "no columns": (np.ones((3, 0)), ValueError, ["empty", "(3, 0)"]),
+}
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("case", NO_SPARSE)
+def test_what_is_no_sparse_table(kind, case, sp):
+    table, error, words = NO_SPARSE[case]
+    S = getattr(sp, f"{kind}_array")(table)
+    for call in (fm.features, fm.gram, fm.lazy_gram):
+        check_raises(lambda call=call: call(S), error, ["X", *words])
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize(
+    "case, before", [("nan", "the other rows, "), ("complex", "parts, "), ("too large", "alike, ")]
+)
+def test_a_remedy_of_sparse_points_is_a_line_of_python(kind, case, before, sp):
+    S = getattr(sp, f"{kind}_array")(NO_SPARSE[case][0])
+    with pytest.raises((TypeError, ValueError)) as caught:
+        fm.features(S)
+    remedy = str(caught.value).rpartition(before)[2]
+    found = eval(remedy, {"np": np, "X": S, "scipy": pytest.importorskip("scipy")})
+    wanted = {
+        "nan": WHOLE[[0, 1, 3]],
+        "complex": np.hstack((WHOLE, np.ones((4, 2)))),
+        "too large": WHOLE / 8,
+    }
+    np.testing.assert_allclose(found.toarray(), wanted[case])
+
+
+def test_sparse_rows_of_one_dimension(sp):
+    for S in (sp.coo_array(X[0]), sp.csr_array(X[0]), sp.dok_array(X[0])):
+        if len(S.shape) == 1:  # older versions of SciPy make a row of it
+            check_raises(lambda S=S: fm.features(S), ValueError, ["X", "2 dimensions"])
+
+
+def test_other_refusals_of_sparse_points(sp):
+    S = sp.csr_array(ZERO)
+    for call, error, words in (
+        (lambda: fm.features(S, Y), ValueError, ["row 1 of X", "normalize"]),
+        (lambda: fm.features(0 * S, Y, normalize="max"), ValueError, ["X"]),
+        (lambda: fm.max_margin(fm.features(0 * S, Y, normalize=None)), ValueError, ["G"]),
+        (lambda: fm.features(0 * S, Y, normalize=None, ridge=1.0), ValueError, ["G_ii"]),
+        (lambda: fm.features(S, 2 * Y), ValueError, ["y"]),
+        (lambda: fm.features(S, Y[1:]), ValueError, ["y", "4 entries"]),
+        (lambda: fm.features(S, Y, normalize="l2"), ValueError, ["normalize", "'l2'"]),
+        (lambda: fm.FeatureGram(S), TypeError, ["rows is sparse", "features(rows, np.ones"]),
+    ):
+        check_raises(call, error, words)
+
+
+ARRAYS_ONLY = {  # a sparse S of 4 rows and 4 columns where only arrays will do -> what the message calls it
+    "gram, labels": (lambda S: fm.gram(EYE, S), "y"),
+    "gram, W": (lambda S: fm.gram(EYE, kernel="ntk", W=S), "W"),
+    "features, labels": (lambda S: fm.features(EYE, S), "y"),
+    "decision_function": (lambda S: fm.gram(EYE).decision_function(S, EYE), "result"),
+    "bias": (lambda S: fm.gram(EYE).bias(S), "result"),
+    "signed": (lambda S: fm.gram(EYE).signed(S), "y"),
+    "pair_gram, K": (lambda S: fm.pair_gram(S, [0, 1, 0, 1], 2), "G"),
+    "pair_gram, labels": (lambda S: fm.pair_gram(EYE, S, 2), "labels"),
+    "certificate, G": (lambda S: fm.certificate(S, UNIFORM, UNIFORM), "G"),
+    "certificate, alpha": (lambda S: fm.certificate(EYE, S, UNIFORM), "alpha"),
+    "certificate, p": (lambda S: fm.certificate(EYE, UNIFORM, S), "p"),
+    "prepare": (lambda S: fm.prepare(S, 3), "G"),
+    "snkpvn, q": (lambda S: fm.snkpvn(EYE, delta=0.1, q=S), "q"),
+    "project_simplex": (lambda S: fm.project_simplex(S), "v"),
+    "entropy_prox": (lambda S: fm.entropy_prox(S, 1.0), "g"),
+    "l2_prox": (lambda S: fm.l2_prox(UNIFORM, 1.0, S), "q"),
+    "DenseGram": (lambda S: fm.DenseGram(S), "G"),
+    **{
+        name: (lambda S, name=name: run(name, S), "Z" if CALLS[name].rows else "G")
+        for name in CALLS
+    },
+}
+
+
+@pytest.mark.parametrize("call", ARRAYS_ONLY)
+def test_sparse_is_refused_where_only_arrays_will_do(call, sp):
+    """With the remedy, and before anything is computed."""
+    make, name = ARRAYS_ONLY[call]
+    for S in (sp.csr_array(EYE), sp.csc_matrix(EYE), sp.lil_array(EYE)):
+        words = [f"{name} is sparse", f"{name}.toarray()"]
+        check_raises(lambda S=S: make(S), TypeError, words)
+
+
+def test_sparse_values_of_a_kernel(sp):
+    words = ["kernel(A, B) is sparse", "kernel(A, B).toarray()"]
+    check_raises(lambda: fm.gram(EYE, kernel=lambda A, B: sp.csr_array(A @ B.T)), TypeError, words)
+
+
+# ======================================================================================================
+# PANDAS
+# ======================================================================================================
+
+
+@pytest.fixture
+def pd():
+    return pytest.importorskip("pandas")
+
+
+BAD_COLUMNS = {  # a column of a frame that holds no numbers, and words; every function names columns of such frames
+    "Int64 with NA": (lambda pd: pd.array([1, None, 3, 4], dtype="Int64"), ["row 1"]),
+    "Float64 with NA": (lambda pd: pd.array([1.5, None, 3, 4], dtype="Float64"), ["row 1"]),
+    "boolean with NA": (lambda pd: pd.array([True, None, True, False], dtype="boolean"), ["row 1"]),
+    "object, text": (lambda pd: np.array(["a", "b", "c", "d"], dtype=object), ["row 0"]),
+    "object, None": (lambda pd: np.array([1, None, 3, 4], dtype=object), ["row 1", "missing"]),
+    "str": (lambda pd: ["a", "b", "c", "d"], ["row 0", "pandas.get_dummies"]),
+    "string": (lambda pd: pd.array(["a", "b", "c", "d"], dtype="string"), ["row 0"]),
+    "digits": (lambda pd: pd.array(["1", "2", "3", "4"], dtype="string"), ["row 0", "dtype=float"]),
+    "category": (lambda pd: pd.Categorical(["a", "b", "a", "b"]), ["row 0", "pandas.get_dummies"]),
+    "complex": (lambda pd: 1j * np.arange(4.0), ["row 0", "complex"]),
+    "nan": (lambda pd: [1.0, 2.0, NAN, 4.0], ["finite", "row 2", "nan", "isfinite"]),
+    "inf": (lambda pd: [1.0, 2.0, INF, 4.0], ["finite", "row 2", "inf", "isfinite"]),
+}
+
+
+@pytest.mark.parametrize("column", BAD_COLUMNS)
+@pytest.mark.parametrize("mixed", [False, True])
+def test_columns_that_are_no_numbers(column, mixed, pd):
+    """The error says which column, also beside integers and flags."""
+    make, words = BAD_COLUMNS[column]
+    others = {"flag": [True, False, True, True], "count": [1, 2, 3, 4]} if mixed else {}
+    frame = pd.DataFrame({"height": [0.5, -1.0, 2.0, 1.5], "hair colour": make(pd), **others})
+    for call in (fm.features, fm.gram, fm.lazy_gram):
+        check_raises(
+            lambda call=call: call(frame, Y), (TypeError, ValueError), ["X", "hair colour", *words]
+        )
+
+
+def test_a_frame_without_the_rows_that_are_refused(pd):
+    """The remedies keep nullable columns, too."""
+    nullable = pd.array([True, True, None, True], dtype="boolean")
+    for column, error, kept in (
+        ([1.0, 2.0, 3.0, INF], ValueError, [0, 2]),
+        (nullable, TypeError, [0, 3]),
+    ):
+        frame = pd.DataFrame(
+            {"a": pd.array([1, None, 3, 4], dtype="Int64"), "b": [True] * 4, "c": column}
+        )
+        with pytest.raises(error) as caught:
+            fm.gram(frame)
+        remedy = re.search(r"(keep the others|all values), (.*)$", str(caught.value))[2]
+        found = eval(remedy, {"np": np, "pandas": pd, "X": frame})
+        assert found.index.tolist() == kept and len(fm.gram(found)) == 2
+
+
+def test_series_as_points_and_frames_as_labels(pd):
+    frame = pd.DataFrame(X, columns=["height", "width"])
+    check_raises(lambda: fm.features(frame["height"], Y), ValueError, ["X", "np.reshape"])
+    check_raises(lambda: fm.features(frame.iloc[:0], []), ValueError, ["X", "empty"])
+    check_raises(
+        lambda: fm.features(frame, pd.DataFrame({"label": Y})), ValueError, ["y", "np.ravel(y)"]
+    )
+    for labels in (pd.Series(Y > 0), pd.Series([0, 1, 0, 1])):
+        check_raises(
+            lambda labels=labels: fm.features(frame, labels), ValueError, ["y", "np.where"]
+        )
+    text = pd.Series(["a", "b", "a", "b"])
+    for labels in (text, text.astype("category"), text.astype("string")):
+        check_raises(lambda labels=labels: fm.features(frame, labels), TypeError, ["y", "np.where"])
+
+
+TIMES = {  # columns of four dates or durations
+    "dates": lambda pd: pd.Series(pd.date_range("2020-01-01", periods=4)),
+    "dates of a zone": lambda pd: pd.Series(pd.date_range("2020-01-01", periods=4, tz="UTC")),
+    "nanoseconds": lambda pd: pd.Series(pd.date_range("2020-01-01", periods=4).as_unit("ns")),
+    "periods": lambda pd: pd.Series(pd.period_range("2020-01-01", periods=4, freq="D")),
+    "objects": lambda pd: pd.Series(pd.date_range("2020-01-01", periods=4)).astype(object),
+    "durations": lambda pd: pd.Series(pd.to_timedelta([7305, 7306, 7307, 7308], unit="D")),
+}
+
+
+@pytest.mark.parametrize("kind", TIMES)
+def test_columns_of_dates(kind, pd):
+    """The remedy makes numbers of them, the same in each."""
+    column = TIMES[kind](pd)
+    for frame in (
+        pd.DataFrame({"born": column}),
+        pd.DataFrame({"born": column, "height": [1.0, 2.0, 3.0, 4.0]}),
+        pd.DataFrame({"born": column, "died": column}),
+    ):
+        words = ["X['born'] must hold real numbers", "row 0"]
+        check_raises(lambda frame=frame: fm.features(frame, Y), TypeError, words)
+        with pytest.raises(TypeError) as caught:
+            fm.gram(frame)
+        remedy = re.search(r"in seconds: (.*)$", str(caught.value))[1]
+        seconds = eval(remedy, {"np": np, "X": frame})
+        assert np.array_equal(seconds, 86400.0 * np.arange(7305, 7309))
+    column[1] = pd.NaT
+    for frame in (pd.DataFrame({"born": column}), pd.DataFrame({"born": column[1:]})):
+        check_raises(lambda frame=frame: fm.gram(frame), TypeError, ["'born'"])
+    for call in (lambda: fm.gram(EYE, ridge=column), lambda: chosen(weights=column)):
+        check_raises(call, TypeError, ["real numbers", "row 0"])
+
+
+MISSING_OF_PANDAS = {  # the third of four is missing
+    "Int64": lambda pd: pd.Series([1, 1, None, -1], dtype="Int64"),
+    "Float64": lambda pd: pd.array([1, 1, None, -1], dtype="Float64"),
+    "boolean": lambda pd: pd.array([True, True, None, False], dtype="boolean"),
+    "string": lambda pd: pd.Series(["a", "a", None, "b"], dtype="string"),
+    "text": lambda pd: pd.Series(["a", "a", None, "b"]),
+    "category": lambda pd: pd.Series(["a", "a", None, "b"], dtype="category"),
+    "category of numbers": lambda pd: pd.Categorical([1, 1, None, -1]),
+    "date": lambda pd: pd.to_datetime(["2020-01-01", "2020-01-01", None, "2021-01-01"]),
+    "duration": lambda pd: pd.to_timedelta(["1 s", "1 s", None, "2 s"]),
+    "list of NA": lambda pd: ["a", "a", pd.NA, "b"],
+    "list of NaT": lambda pd: [1, 1, pd.NaT, -1],
+}
+
+
+@pytest.mark.parametrize("kind", MISSING_OF_PANDAS)
+def test_missing_labels_of_pandas(kind, pd):
+    y = MISSING_OF_PANDAS[kind](pd)
+    for call, name in LABELLED.values():
+        words = [f"Input {name} contains NaN", "row 2"]
+        check_raises(lambda call=call: call(y), ValueError, words)

@@ -300,8 +300,6 @@ def test_signs_are_not_applied_twice():
             fm.pair_gram(G, CLASSES, 3)
         with pytest.raises(ValueError, match="labels already"):
             G.signed(Y)
-    with pytest.raises(ValueError, match="labels"):
-        fm.FreeGram(fm.gram(X, Y), -Y)
 
 
 def test_plain_arrays_and_own_classes_are_taken_as_they_are():

@@ -207,26 +207,6 @@ def test_a_run_goes_on_where_it_ended(kind):
     assert rest.n_iter == whole.n_iter > 1 and np.array_equal(rest.p, whole.p)
 
 
-def test_what_it_takes():
-    X = [[1.0, 2.0], [3.0, 4.0]]
-    for make in (fm.features, fm.gram, fm.lazy_gram):
-        check_raises(
-            lambda make=make: make(X, [1, 1], intercept="free"),
-            ValueError,
-            ["y"],
-        )
-        check_raises(
-            lambda make=make: make(X, [1, -1], intercept="none"),
-            ValueError,
-            ["intercept", "'free'"],
-        )
-    check_raises(
-        lambda: fm.certificate(fm.features(X, [1, -1], intercept="free"), [1.0, 1.0], [0.4, 0.6]),
-        ValueError,
-        ["p"],
-    )
-
-
 @pytest.mark.parametrize("make", [fm.features, fm.gram, fm.lazy_gram])
 def test_points_of_one_class_are_no_part_of_a_plane(make):
     kernel = {} if make is fm.features else {"kernel": "linear"}

@@ -15,7 +15,6 @@ from instances import (
     PLANTED,
     UNTIED,
     algorithm_of,
-    check_raises,
     dense,
     every_plain,
     form,
@@ -850,27 +849,3 @@ def test_a_step_of_any_length_lowers_the_risk_within_1_over_rho_squared(step):
             np.minimum.accumulate(risks)[:-1] <= -step / 2 * (rho**2 / s * t[1:] - 1) + 1e-9
         ).all()
         assert low.max() > 0.0
-
-
-@pytest.mark.parametrize(
-    "call, words",
-    [
-        (lambda: fm.adaptive_sampling(np.eye(2), step=0), ["step", "0"]),
-        (lambda: fm.adaptive_sampling(np.eye(2), seed=-1), ["seed", "-1"]),
-        (lambda: fm.gradient_descent(np.eye(2), loss="hinge"), ["loss", "'hinge'", "'logistic'"]),
-        (lambda: fm.momentum(np.eye(2), loss="hinge"), ["loss", "'hinge'"]),
-        (
-            lambda: fm.normalized_gradient_descent(np.eye(2), schedule="linear"),
-            ["schedule", "'linear'", "'sqrt'"],
-        ),
-        (
-            lambda: fm.normalized_gradient_descent(np.eye(2), divide_by="loss"),
-            ["divide_by", "'loss'", "'norm'"],
-        ),
-        (lambda: fm.gradient_descent(np.eye(2), step=0), ["step", "0"]),
-        (lambda: fm.gradient_descent(np.eye(2), step=np.inf), ["step", "inf"]),
-        (lambda: fm.normalized_gradient_descent(np.eye(2), step=-1), ["step", "-1"]),
-    ],
-)
-def test_bad_parameters(call, words):
-    check_raises(call, ValueError, words)

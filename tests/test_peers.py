@@ -17,12 +17,9 @@ import exact
 import numpy as np
 import pytest
 from instances import (
-    CALLS,
     EPS,
-    check_raises,
     dense,
     rows_of,
-    run,
     same_result,
     threads,
     two_classes,
@@ -479,41 +476,6 @@ def test_standardised_breast_cancer_data_need_an_intercept(normalize, datasets):
     assert softened.status == "certified"
 
 
-def test_intercept_and_ridge_out_of_range():
-    X, y = two_classes(5, 2)
-    for make in (fm.features, fm.gram, fm.lazy_gram):
-        for bad in (-1.0, np.nan, np.inf):
-            check_raises(
-                lambda make=make, bad=bad: make(X, y, intercept=bad),
-                ValueError,
-                ["intercept"],
-            )
-            check_raises(
-                lambda make=make, bad=bad: make(X, y, ridge=bad),
-                ValueError,
-                ["ridge"],
-            )
-        check_raises(lambda make=make: make(X, y, intercept=None), TypeError, ["intercept"])
-        check_raises(
-            lambda make=make: make(X, y, intercept=True),
-            TypeError,
-            ["intercept"],
-        )
-        check_raises(
-            lambda make=make: make(X, y, ridge=[1.0]),
-            ValueError,
-            ["ridge"],
-        )
-        check_raises(
-            lambda make=make: make(X, y, ridge=-np.arange(5)),
-            ValueError,
-            ["ridge"],
-        )
-        check_raises(
-            lambda make=make: make(X, y, intercept=1e200), ValueError, []
-        )  # its square overflows
-
-
 # ======================================================================================================
 # SPARSE POINTS
 # ======================================================================================================
@@ -756,63 +718,11 @@ def test_sparse_unit_rows_and_the_answers(sp):
 
 @pytest.mark.filterwarnings("ignore:all labels")
 def test_sparse_points_that_are_all_zero(sp):
-    """As dense ones: no margin is defined, and with an intercept one is."""
+    """As of dense ones: with an intercept a margin is defined."""
     Z = np.zeros((4, 3))
     for X in (Z, sp.csr_array(Z)):
-        check_raises(
-            lambda X=X: fm.max_margin(fm.features(X, np.ones(4), normalize=None)),
-            ValueError,
-            ["G"],
-        )
         result = fm.max_margin(fm.features(X, np.ones(4), normalize=None, intercept=2.0))
         assert result.lower <= 2.0 <= result.upper <= 2.0 * (1.0 + 1e-9)
-        check_raises(
-            lambda X=X: fm.features(X, np.ones(4), normalize=None, ridge=1.0), ValueError, ["G_ii"]
-        )
-
-
-def test_bad_sparse_points(sp):
-    X = holes() + 0.0
-    y = LABELS
-    X[11, 0] = 1.0  # where a row was empty
-    for bad in (np.nan, np.inf, -np.inf):
-        for kind in ("csr", "csc", "coo", "lil"):
-            Y = X.copy()
-            Y[17, 0] = bad
-            S = getattr(sp, f"{kind}_array")(Y)
-            check_raises(
-                lambda S=S: fm.features(S, y), ValueError, ["X must be finite", "row 17", f"{bad}"]
-            )
-    check_raises(lambda: fm.features(sp.csr_array(1j * X), y), TypeError, ["X"])
-    check_raises(
-        lambda: fm.features(sp.csr_array(X), 2 * y),
-        ValueError,
-        ["y"],
-    )
-    check_raises(lambda: fm.features(sp.csr_array(X), y[1:]), ValueError, ["y"])
-    check_raises(
-        lambda: fm.features(sp.csr_array(X), sp.csr_array(y)),
-        TypeError,
-        ["y", "y.toarray"],
-    )
-    check_raises(
-        lambda: fm.features(sp.csr_array(X), y, normalize="l2"), ValueError, ["normalize", "'l2'"]
-    )
-    check_raises(lambda: fm.features(sp.csr_array(1e200 * X), y), ValueError, ["rescale", "X"])
-    X[5] = 0.0
-    check_raises(lambda: fm.features(sp.csr_array(X), y), ValueError, ["row 5", "X", "normalize"])
-    check_raises(lambda: fm.features(sp.csr_array(0 * X), y, normalize="max"), ValueError, ["X"])
-    for S in (sp.coo_array(X[0]), sp.csr_array(X[0]), sp.dok_array(X[0])):
-        if len(S.shape) == 1:  # older versions of SciPy make a row of it
-            check_raises(lambda S=S: fm.features(S), ValueError, ["X"])
-    for kind in FORMATS:
-        for shape in ((0, 3), (3, 0), (0, 0)):
-            S = getattr(sp, f"{kind}_array")(shape)
-            check_raises(
-                lambda S=S: fm.features(S),
-                ValueError,
-                ["X", "empty", str(S.shape)],
-            )
 
 
 def scattered(n, d, share, seed=0):
@@ -959,52 +869,8 @@ def test_gamma_of_sparse_points_is_that_of_dense_ones(offset, share, sp):
     )
 
 
-S_CALLS = {  # a sparse S of 3 rows and 3 columns where only arrays will do -> what the message calls it
-    "gram, labels": (lambda S, X, y: fm.gram(X, S), "y"),
-    "gram, W": (lambda S, X, y: fm.gram(X, kernel="ntk", W=S), "W"),
-    "gram, callable": (
-        lambda S, X, y: fm.gram(X, kernel=lambda A, B: type(S)(A @ B.T)),
-        "kernel(A, B)",
-    ),
-    "features, labels": (lambda S, X, y: fm.features(X, S), "y"),
-    "decision_function": (lambda S, X, y: fm.gram(X).decision_function(S, X), "result"),
-    "bias": (lambda S, X, y: fm.gram(X).bias(S), "result"),
-    "signed": (lambda S, X, y: fm.gram(X).signed(S), "y"),
-    "pair_gram, K": (lambda S, X, y: fm.pair_gram(S, [0, 1, 0], 2), "G"),
-    "pair_gram, labels": (lambda S, X, y: fm.pair_gram(X, S, 2), "labels"),
-    "certificate, G": (lambda S, X, y: fm.certificate(S, y, y / 3), "G"),
-    "certificate, alpha": (lambda S, X, y: fm.certificate(X, S, y / 3), "alpha"),
-    "certificate, p": (lambda S, X, y: fm.certificate(X, y, S), "p"),
-    "prepare": (lambda S, X, y: fm.prepare(S, 3), "G"),
-    "snkpvn, q": (lambda S, X, y: fm.snkpvn(X, delta=0.1, q=S), "q"),
-    "project_simplex": (lambda S, X, y: fm.project_simplex(S), "v"),
-    "entropy_prox": (lambda S, X, y: fm.entropy_prox(S, 1.0), "g"),
-    "l2_prox": (lambda S, X, y: fm.l2_prox(y, 1.0, S), "q"),
-    "DenseGram": (lambda S, X, y: fm.DenseGram(S), "G"),
-    **{
-        name: (lambda S, X, y, name=name: run(name, S), "Z" if CALLS[name].rows else "G")
-        for name in CALLS
-    },
-}
-
-
-@pytest.mark.parametrize("call", S_CALLS)
-def test_sparse_is_refused_where_only_arrays_will_do(call, sp):
-    """With the remedy, and before anything is computed."""
-    make, name = S_CALLS[call]
-    for S in (sp.csr_array(np.eye(3)), sp.csc_matrix(np.eye(3)), sp.lil_array(np.eye(3))):
-        if not (call == "gram, callable" and S.format == "lil"):
-            check_raises(
-                lambda S=S: make(S, np.eye(3), np.ones(3)),
-                TypeError,
-                [f"{name} is sparse", f"{name}.toarray()"],
-            )
-
-
 def test_sparse_signed_rows_are_told_who_takes_them(sp):
     Z = np.array([[2.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
-    words = ["rows is sparse", "features(rows, np.ones(rows.shape[0]), normalize=None)"]
-    check_raises(lambda: fm.FeatureGram(sp.csr_array(Z)), TypeError, words)
     with pytest.warns(UserWarning, match="sparse ones as here"):
         G = fm.features(sp.csr_array(Z), np.ones(3), normalize=None)
     assert np.array_equal(G.dense(), fm.FeatureGram(Z).dense())
@@ -1084,8 +950,6 @@ def test_frames_by_the_names_of_their_columns(pd):
             fm.features(flags, [1, -1]).coordinates(),
             fm.features(values[:, [1, 2, 0]], [1, -1]).coordinates(),
         )
-        text = pd.concat([X, X.iloc[:, :1].astype(str)], axis=1)
-        check_raises(lambda text=text: fm.features(text, [1, -1]), TypeError, ["X", "row 0"])
 
 
 def test_new_names_of_columns_are_listed_up_to_five(pd):
@@ -1104,51 +968,6 @@ def test_new_names_of_columns_are_listed_up_to_five(pd):
         assert found == listed.split() and hidden not in found
 
 
-BAD_COLUMNS = {
-    "Int64 with NA": lambda pd: pd.array([1, None, 3, 4], dtype="Int64"),
-    "Float64 with NA": lambda pd: pd.array([1.5, None, 3, 4], dtype="Float64"),
-    "boolean with NA": lambda pd: pd.array([True, None, True, False], dtype="boolean"),
-    "object, text": lambda pd: np.array(["a", "b", "c", "d"], dtype=object),
-    "object, None": lambda pd: np.array([1, None, 3, 4], dtype=object),
-    "str": lambda pd: ["a", "b", "c", "d"],
-    "string": lambda pd: pd.array(["a", "b", "c", "d"], dtype="string"),
-    "string of digits": lambda pd: pd.array(["1", "2", "3", "4"], dtype="string"),
-    "category": lambda pd: pd.Categorical(["a", "b", "a", "b"]),
-    "datetime": lambda pd: pd.date_range("2020-01-01", periods=4),
-    "complex": lambda pd: 1j * np.arange(4.0),
-}
-
-
-@pytest.mark.parametrize("column", BAD_COLUMNS)
-def test_columns_that_are_no_numbers(column, pd):
-    """The error says which column."""
-    X = frame(pd, **{"hair colour": BAD_COLUMNS[column](pd), "last": [1.0, 2.0, 3.0, 4.0]})
-    for call, name in TAKERS.values():
-        with pytest.raises((TypeError, ValueError)) as caught:
-            call(X)
-        message = str(caught.value)
-        assert "hair colour" in message and re.search(rf"\b{name}\b", message), message
-
-
-@pytest.mark.parametrize("mixed", [False, True])
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_columns_that_are_not_finite(mixed, bad, pd):
-    """The error says which row and which column, also among integers and flags."""
-    X = frame(
-        pd,
-        **{
-            "hair length": [1.0, 2.0, bad, 4.0],
-            **({"flag": [True, False, True, True]} if mixed else {}),
-        },
-    )
-    for call, name in TAKERS.values():
-        check_raises(
-            lambda call=call: call(X),
-            ValueError,
-            [f"{name} must be finite", "row 2", str(bad), "hair length"],
-        )
-
-
 def test_series_as_labels_and_weights(pd):
     X = frame(pd)
     y = FRAME_LABELS
@@ -1162,95 +981,8 @@ def test_series_as_labels_and_weights(pd):
         assert np.array_equal(one, two) and np.array_equal(fm.gram(X).signed(s), two)
         assert np.array_equal(one.decision_function(s, X), two.decision_function(y, X.to_numpy()))
         pd.testing.assert_series_equal(s, before)
-    for labels in (pd.Series(y > 0), pd.Series([0, 1, 0, 1])):
-        check_raises(lambda labels=labels: fm.features(X, labels), ValueError, ["y"])
-    for labels in (
-        pd.Series(["a", "b", "a", "b"]),
-        pd.Series(["a", "b", "a", "b"]).astype("category"),
-        pd.Series(["1", "-1", "1", "-1"], dtype="string"),
-    ):
-        check_raises(lambda labels=labels: fm.features(X, labels), TypeError, ["y"])
-    for labels in (pd.Series([1, None, 1, -1], dtype="Int64"), pd.Series([1, np.nan, 1, -1])):
-        with pytest.raises((TypeError, ValueError), match=r"\by\b"):
-            fm.features(X, labels)
-    check_raises(
-        lambda: fm.features(X, pd.DataFrame({"label": y})),
-        ValueError,
-        ["y"],
-    )
-    check_raises(lambda: fm.features(X["height"], y), ValueError, ["X"])
-    check_raises(lambda: fm.features(X.iloc[:0], []), ValueError, ["X"])
     G = pd.DataFrame(np.asarray(fm.gram(X, y)), index=X.index, columns=X.index)
     assert fm.max_margin(G).lower == fm.max_margin(fm.gram(X, y)).lower
-
-
-TIMES = {  # columns of four dates or durations
-    "dates": lambda pd: pd.Series(pd.date_range("2020-01-01", periods=4)),
-    "dates of a zone": lambda pd: pd.Series(pd.date_range("2020-01-01", periods=4, tz="UTC")),
-    "nanoseconds": lambda pd: pd.Series(pd.date_range("2020-01-01", periods=4).as_unit("ns")),
-    "periods": lambda pd: pd.Series(pd.period_range("2020-01-01", periods=4, freq="D")),
-    "objects": lambda pd: pd.Series(pd.date_range("2020-01-01", periods=4)).astype(object),
-    "durations": lambda pd: pd.Series(pd.to_timedelta([7305, 7306, 7307, 7308], unit="D")),
-}
-
-
-@pytest.mark.parametrize("kind", TIMES)
-def test_frames_of_dates_alone(kind, pd):
-    """They are refused as those with other columns are; the remedy makes numbers of them, the same in each."""
-    column = TIMES[kind](pd)
-    for X in (
-        pd.DataFrame({"born": column}),
-        pd.DataFrame({"born": column, "height": [1.0, 2.0, 3.0, 4.0]}),
-        pd.DataFrame({"born": column, "died": column}),
-    ):
-        for call, name in TAKERS.values():
-            words = [f"{name}['born'] must hold real numbers", "row 0"]
-            check_raises(lambda call=call, X=X: call(X), TypeError, words)
-        with pytest.raises(TypeError) as caught:
-            fm.gram(X)
-        remedy = re.search(r"in seconds: (.*)$", str(caught.value))[1]
-        assert np.array_equal(eval(remedy, {"np": np, "X": X}), 86400.0 * np.arange(7305, 7309))
-    column[1] = pd.NaT
-    for X in (pd.DataFrame({"born": column}), pd.DataFrame({"born": column[1:]})):
-        for call, _ in TAKERS.values():
-            check_raises(lambda call=call, X=X: call(X), TypeError, ["'born'"])
-    for call in (
-        lambda: fm.gram(np.eye(4), ridge=column),
-        lambda: fm.MaxMarginClassifier(C=1.0).fit(np.eye(4), [0, 0, 1, 1], column),
-    ):
-        check_raises(call, TypeError, ["real numbers", "row 0"])
-
-
-MISSING_LABELS = {  # the third of four is missing
-    "Int64": lambda pd: pd.Series([1, 1, None, -1], dtype="Int64"),
-    "Float64": lambda pd: pd.array([1, 1, None, -1], dtype="Float64"),
-    "boolean": lambda pd: pd.array([True, True, None, False], dtype="boolean"),
-    "string": lambda pd: pd.Series(["a", "a", None, "b"], dtype="string"),
-    "text": lambda pd: pd.Series(["a", "a", None, "b"]),
-    "category": lambda pd: pd.Series(["a", "a", None, "b"], dtype="category"),
-    "category of numbers": lambda pd: pd.Categorical([1, 1, None, -1]),
-    "date": lambda pd: pd.to_datetime(["2020-01-01", "2020-01-01", None, "2021-01-01"]),
-    "duration": lambda pd: pd.to_timedelta(["1 s", "1 s", None, "2 s"]),
-    "list of NA": lambda pd: ["a", "a", pd.NA, "b"],
-    "list of NaT": lambda pd: [1, 1, pd.NaT, -1],
-}
-
-
-@pytest.mark.parametrize("kind", MISSING_LABELS)
-def test_missing_labels_of_pandas(kind, pd):
-    y = MISSING_LABELS[kind](pd)
-    X = np.eye(4)
-    fitted = fm.MaxMarginClassifier(C=1.0).fit(X, [0, 0, 1, 1])
-    for call, name in (
-        (lambda: fm.gram(X, y), "y"),
-        (lambda: fm.features(X, y), "y"),
-        (lambda: fm.gram(X).signed(y), "y"),
-        (lambda: fm.pair_gram(fm.gram(X), y, 2), "labels"),
-        (lambda: fm.contradiction(X, y), "y"),
-        (lambda: fm.MaxMarginClassifier().fit(X, y), "y"),
-        (lambda: fitted.score(X, y), "y"),
-    ):
-        check_raises(call, ValueError, [f"Input {name} contains NaN", "row 2"])
 
 
 # ======================================================================================================

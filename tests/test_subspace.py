@@ -510,15 +510,3 @@ def test_any_scale(kind, power):
     assert scaled.lower == math.ldexp(plain.lower, power) and scaled.upper == math.ldexp(
         plain.upper, power
     )
-
-
-def test_what_the_parameters_must_be():
-    for options, error in (
-        ({"memory": 0}, ValueError),
-        ({"memory": "1 GB"}, TypeError),
-        ({"eps": -1.0}, ValueError),
-        ({"stop": "never"}, ValueError),
-        ({"stop": True}, ValueError),
-    ):
-        with pytest.raises(error, match=next(iter(options))):
-            fm.subspace_perceptron(np.eye(2), **options)

@@ -484,13 +484,6 @@ def test_objects_that_are_numbers():
         fm.features(X, [1, 1, -1]).coordinates(),
         fm.features(X.astype(float), [1, 1, -1]).coordinates(),
     )
-    for wrong, words in (
-        ("2.0", ["row 1", "column 0", "'2.0'"]),
-        (None, ["missing value"]),
-        ({}, ["dict"]),
-    ):
-        X[1, 0] = wrong
-        check_raises(lambda: fm.gram(X), TypeError, ["X must hold real numbers", *words])
 
 
 def test_no_margin_by_columns_of_different_units_is_warned_of():
@@ -502,33 +495,11 @@ def test_no_margin_by_columns_of_different_units_is_warned_of():
 
 
 def test_points_that_are_all_0():
-    """A linear kernel gives no scale; with a constant feature in it, or another kernel, slacks have a margin."""
+    """With a constant feature in a linear kernel, or with another kernel, slacks have a margin."""
     X = np.zeros((4, 2))
     y = [0, 1, 0, 1]
-    for C in (np.inf, 1.0):
-        check_raises(
-            lambda C=C: fm.MaxMarginClassifier("linear", C=C).fit(X, y),
-            ValueError,
-            ["X"],
-        )
     chosen = fitted(X, y, kernel="linear", C=1.0, intercept_scaling=1.0)
     assert chosen.margin_ > 0.0 and fitted(X, y, C=1.0).margin_ > 0.0
-
-
-def test_errors_name_the_remedy():
-    texts = ["one two", "three"]
-    check_raises(
-        lambda: fm.MaxMarginClassifier(Wide()).fit(texts, [0, 1]),
-        ValueError,
-        ['kernel="precomputed"'],
-    )
-    check_raises(
-        lambda: fm.MaxMarginClassifier().fit([[1.0], [2.0]], ["a", None]),
-        ValueError,
-        ["y"],
-    )
-    chosen = fm.MaxMarginClassifier("precomputed").fit(np.eye(3), [0, 1, 1])
-    check_raises(lambda: chosen.predict(np.eye(2)), ValueError, ["X"])
 
 
 def test_attributes_of_svc():
