@@ -10352,8 +10352,8 @@ def _in_coordinates(G, tol, result):
         status=status,
         trace=trace,
         separator=W,
-        bias=bias,
         note=note,
+        bias=bias,
     )
 
 
