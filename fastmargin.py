@@ -59,20 +59,19 @@ Sources, by the key used below:
     apidopoulos22  V. Apidopoulos, T. Poggio, L. Rosasco, S. Villa, Iterative regularization in
                    classification via hinge loss diagonal descent, arXiv 2212.12675, 2022
 
-Contents (search for the number and title, as in "# 5.4 rows"; what a room needs stands above it)
+Contents (search for the number and title, as in "# 5.3 rows"; what a room needs stands above it)
     1    result and input   Result
     2    vectors
     3    simplex            project_simplex, entropy_prox, l2_prox
     4    kernels            Kernel, kernel_matrix
-    5    representations of G
-    5.1  operations         Gram, Rounding, lift, margins, add_column, softmax_pass, square, table_margins
-    5.2  ridge and offset   RidgeGram, FreeGram
-    5.3  dense              DenseGram
-    5.4  rows               FeatureGram
-    5.5  sparse             SparseGram
-    5.6  features           features
-    5.7  any kernel         LazyGram, gram, lazy_gram
-    5.8  pairs              PairGram, pair_gram
+    5    G
+    5.1  what all have      Gram, Rounding, product, add_column
+    5.2  a matrix           DenseGram
+    5.3  rows               FeatureGram
+    5.4  sparse rows        SparseGram
+    5.5  features           features
+    5.6  any kernel         LazyGram, gram, lazy_gram
+    5.7  pairs              PairGram, pair_gram
     6    certificate        certificate, separator_margin, contradiction
     7    driver             RunOptions, drive
     8    algorithms
