@@ -5437,7 +5437,7 @@ def _by_products(G, alpha, p, rounding, precise, products):
     if not alpha.any():
         return _NOTHING, seen[0], total, 1.0
     largest = np.abs(alpha).argmax()
-    return seen[-1], seen[0], total, alpha[largest] / points[-1][largest]
+    return seen[-1], seen[0], total, float(alpha[largest]) / float(points[-1][largest])
 
 
 def _by_recurrences(G, alpha, p, rounding, held, drift):
@@ -5483,7 +5483,10 @@ def _interval(G, alpha, p, precise=False, held=None, drift=0.0, products=None):
         raise ValueError(
             f"G is not positive semi-definite: weak duality fails, {lower:g} <= rho <= {upper:g}"
         )
-    return Bounds(lower, upper, blur, float(factor * seen_alpha.bias))
+    bias = 0.0
+    if G.signs is not None:
+        bias = factor * float(seen_alpha.bias)
+    return Bounds(lower, upper, blur, bias)
 
 
 def certificate(
