@@ -2968,6 +2968,10 @@ class Gram:
         """The labels y if the intercept is free, so that a bias b adds b y to margins; else None."""
         return self.labels if _is_free(self.intercept) else None
 
+    @property
+    def _has_ridge(self):
+        return isinstance(self.ridge, np.ndarray)
+
     def __len__(self) -> int:
         return self.n
 
@@ -2989,7 +2993,7 @@ class Gram:
     def block(self, rows: Array, columns: Array) -> Array:
         """Return the entries of G in these rows and columns, which are arrays of point numbers."""
         block = self._block(rows, columns)
-        if np.any(self.ridge):
+        if self._has_ridge:
             block = block + self._ridges()[columns] * (rows[:, None] == columns)
         return block
 
@@ -3017,7 +3021,7 @@ class Gram:
     def rounding(self) -> Rounding:
         """Return the `Rounding` of products; a ridge adds 16 roundings, because |r_i v_i| <= |m_i| + s l_i t."""
         own = self._rounding()
-        if not np.any(self.ridge):
+        if not self._has_ridge:
             return own
         lost = _sum_error(16)
         square = own.square + lost if own.square else 0.0
@@ -3035,7 +3039,7 @@ class Gram:
             rounding = self.rounding()
         else:
             size, m, rounding = more
-        if not np.any(self.ridge):
+        if not self._has_ridge:
             return size, m, rounding
         terms = self.ridge * v
         m = m + terms
@@ -3063,7 +3067,7 @@ class Gram:
     def _take(self, index, **attributes):
         """Return a copy with the labels and the ridge of some points, and with these attributes."""
         labels = None if self.labels is None else self.labels[index]
-        ridge = self._ridges()[index] if np.any(self.ridge) else 0.0
+        ridge = self._ridges()[index] if self._has_ridge else 0.0
         return self._changed(n=len(index), labels=labels, ridge=ridge, **attributes)
 
     def _alone(self):
@@ -3144,7 +3148,7 @@ class Gram:
                 parts.append("without labels")
         if self.intercept != 0.0:
             parts.append(f"intercept={self.intercept!r}")
-        if np.any(self.ridge):
+        if self._has_ridge:
             ends = sorted({np.min(self.ridge), np.max(self.ridge)})
             parts.append("ridge=" + " to ".join(f"{end:g}" for end in ends))
         return f"<{self._kind()}: {', '.join(parts)}>"
@@ -3377,7 +3381,7 @@ def add_column(G: Gram, i: int, c: float, m: Array) -> None:
         _enter(type(G.arrays).add_column, G.arrays, i, c, m)
         return
     G._add_column(i, c, m)
-    if np.any(G.ridge):
+    if G._has_ridge:
         m[i] += c * G.ridge[i]
 
 
@@ -3537,7 +3541,7 @@ class DenseGram(Gram):
         return self.matrix[rows[:, None], columns]
 
     def dense(self) -> Array:
-        if np.any(self.ridge):
+        if self._has_ridge:
             return super().dense()
         return _frozen(self.matrix)
 
@@ -4873,7 +4877,7 @@ class PairGram(Gram):
             )
         if _is_free(K.intercept):
             raise ValueError('intercept="free" takes two classes: give K intercept=1.0, or none')
-        if np.any(K.ridge):
+        if K._has_ridge:
             raise ValueError(
                 "K must have no ridge: give it to pair_gram(K, labels, k, ridge=...), for the pairs"
             )
@@ -5007,7 +5011,7 @@ class PairGram(Gram):
 
     def _restrict(self, index):
         points, place = np.unique(self.point[index], return_inverse=True)
-        ridge = self._ridges()[index] if np.any(self.ridge) else 0.0
+        ridge = self._ridges()[index] if self._has_ridge else 0.0
         return self._changed(
             n=len(index),
             K=self.K.restrict(points),
@@ -5422,13 +5426,13 @@ def _seen_by_recurrence(G, v, m, size, rounding):
     error = rounding.margins * G.scale * size
     least = _least(m)
     soft = None
-    if isinstance(G.ridge, np.ndarray):
+    if G._has_ridge:
         proven = m - (_LAST * np.abs(m) + error)
         soft = _soft_margins(norm2, lengths[2], v, proven, m, G.ridge)
     return _Seen(*lengths, least, least - _LAST * abs(least) - error, bias, soft)
 
 
-def _by_products(G, alpha, p, precise, products):
+def _by_products(G, alpha, p, rounding, precise, products):
     """Return what fresh products show: the `_Seen` of alpha and of p, sum p, and the factor of alpha."""
     # 1. Bring both points to ||v||_1 <= 1; alpha = 0, and an alpha that is p, take no product of their own.
     points = [_unit_range(p)]
@@ -5439,7 +5443,7 @@ def _by_products(G, alpha, p, precise, products):
     if precise or products is None:
         found = [G._measured(v, precise) for v in points]
     else:
-        found = [(*products(v), G.rounding()) for v in points]
+        found = [(*products(v), rounding) for v in points]
 
     # 3. With a free intercept p is ``tilt`` away, in ||.||_1, from half its weight in each class.
     tilt = 0.0
@@ -5460,12 +5464,11 @@ def _by_products(G, alpha, p, precise, products):
     return seen[-1], seen[0], total, alpha[largest] / points[-1][largest]
 
 
-def _by_recurrences(G, alpha, p, held, drift):
+def _by_recurrences(G, alpha, p, rounding, held, drift):
     """Return the same by what a loop holds; None where nothing is to be seen, or squares may leave the range."""
     total = _total(p)
     size = _size(alpha)
     squares = [G.scale * number * number for number in (total, size or total)]
-    rounding = G.rounding()
     margins = rounding.margins + drift
     if not (1e-250 < min(squares) and max(squares) < 1e250 and margins < 1.0):
         return None
@@ -5490,15 +5493,15 @@ def _interval(G, alpha, p, precise=False, held=None, drift=0.0, products=None):
     updated them: entries may be wrong by ``drift`` s ||.||_1 more than those of a product.  ``products`` may return
     (v'Gv, G v) in place of G.
     """
+    rounding = G.rounding()
     if held is None:
-        found = _by_products(G, alpha, p, precise, products)
+        found = _by_products(G, alpha, p, rounding, precise, products)
     else:
-        found = _by_recurrences(G, alpha, p, held, drift)
+        found = _by_recurrences(G, alpha, p, rounding, held, drift)
         if found is None:
             return Bounds(-math.inf, math.inf, math.inf)
     seen_alpha, seen_p, total, factor = found
-    scale_error = G.rounding().margins
-    ends = _bracket(G.scale, seen_alpha, seen_p, total, scale_error)
+    ends = _bracket(G.scale, seen_alpha, seen_p, total, rounding.margins)
     lower, upper, blur = map(float, ends)
     if lower > upper and held is None:
         raise ValueError(
@@ -5659,7 +5662,7 @@ def separator_margin(
 
     # 1. Take G apart: its ridge, pairs of classes, and rows.
     G, _ = _representation(G)
-    ridge = G._ridges() if np.any(G.ridge) else None
+    ridge = G._ridges() if G._has_ridge else None
     rows = _points_gram(G)
     if not rows._has_rows:
         raise TypeError(f"w needs rows, and {type(rows).__name__} has none: take features(X, y)")
@@ -5704,7 +5707,7 @@ def _of_weights(G, w, support):
     # 1. Refuse a G of another function than that of the weights.
     G, scale = _representation(G)
     kernel = G.kernel
-    if isinstance(G, PairGram) or np.any(G.ridge):
+    if isinstance(G, PairGram) or G._has_ridge:
         raise ValueError("with support G must be that of two classes, without a ridge")
     if G.labels is None:
         raise ValueError("with support G must know its labels: make it by gram(X, y)")
@@ -8490,7 +8493,7 @@ def subspace_perceptron(
     stops = _choice(stop, "stop", ("separated", None)) is not None
     G, s = _representation(G)
     n = G.n
-    has_coordinates = G._has_rows and not np.any(G.ridge)
+    has_coordinates = G._has_rows and not G._has_ridge
     d = G._width if has_coordinates else 0
     most = max(5, int(memory / (8.0 * (2 * n + d))))
     return drive(
@@ -10261,7 +10264,7 @@ def _by_coordinates(G, tol):
     rows, penalty = _with_bias(G.coordinates(), G.signs)
     sides = [slice(None)] if G.signs is None else [G.signs > 0.0, G.signs < 0.0]
     w = np.zeros(penalty.size)
-    is_hard = not np.any(G.ridge)
+    is_hard = not G._has_ridge
     if is_hard:
         ridges = [np.full(len(rows), float(G.diagonal().max()) * 10.0**-k) for k in range(2, 32, 2)]
         separator, _, _ = _newton_in_coordinates(rows, ridges[-1], penalty, w)
@@ -12515,7 +12518,7 @@ class MaxMarginClassifier:
             m = m + bias * G.signs
         least = m.min() if m.min() > 0.0 else math.sqrt(max(norm2, 0.0))
         multiple = 1.0 / least if least > 0.0 else 1.0
-        if np.any(G.ridge):
+        if G._has_ridge:
             of_slacks = G.ridge * alpha
             margins = m - of_slacks
             norm2 = max(norm2 - of_slacks @ alpha, 0.0)
