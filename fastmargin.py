@@ -59,20 +59,19 @@ Sources, by the key used below:
     apidopoulos22  V. Apidopoulos, T. Poggio, L. Rosasco, S. Villa, Iterative regularization in
                    classification via hinge loss diagonal descent, arXiv 2212.12675, 2022
 
-Contents (search for the number and title, as in "# 5.4 rows"; what a room needs stands above it)
+Contents (search for the number and title, as in "# 5.3 rows"; what a room needs stands above it)
     1    result and input   Result
     2    vectors
     3    simplex            project_simplex, entropy_prox, l2_prox
     4    kernels            Kernel, kernel_matrix
-    5    representations of G
-    5.1  operations         Gram, Rounding, lift, margins, add_column, softmax_pass, square, table_margins
-    5.2  ridge and offset   RidgeGram, FreeGram
-    5.3  dense              DenseGram
-    5.4  rows               FeatureGram
-    5.5  sparse             SparseGram
-    5.6  features           features
-    5.7  any kernel         LazyGram, gram, lazy_gram
-    5.8  pairs              PairGram, pair_gram
+    5    G
+    5.1  what all have      Gram, Rounding, product, add_column
+    5.2  a matrix           DenseGram
+    5.3  rows               FeatureGram
+    5.4  sparse rows        SparseGram
+    5.5  features           features
+    5.6  any kernel         LazyGram, gram, lazy_gram
+    5.7  pairs              PairGram, pair_gram
     6    certificate        certificate, separator_margin, contradiction
     7    driver             RunOptions, drive
     8    algorithms
@@ -287,12 +286,13 @@ def _enter(code, *args):
         return code(*args)
 
 
-def _twins(function):
-    """Compile a function with loops over `prange` twice: for one thread, and for several."""
+def _twins(function, **flags):
+    """Compile a function with a loop over `prange` twice: for one thread, and for several."""
     in_parallel = types.FunctionType(function.__code__, function.__globals__, function.__name__)
     # Numba keeps compiled code under this name.
     in_parallel.__qualname__ = f"{function.__qualname__}_in_parallel"
-    return njit(cache=_CACHE)(function), njit(cache=_CACHE, parallel=True)(in_parallel)
+    alone = njit(cache=_CACHE, **flags)(function)
+    return alone, njit(cache=_CACHE, parallel=True, **flags)(in_parallel)
 
 
 def _enter_by_size(work, alone, in_parallel, *args):
@@ -1221,24 +1221,18 @@ def _combine_stretch(matrix, index, weights, out, stretch):
         _combine(1.0, total, weights[k], matrix[index[k], start:stop])
 
 
-@njit(cache=_CACHE)
-def _combine_rows_alone(matrix, index, weights, out):
-    for stretch in range(-(-out.size // _STRETCH)):
-        _combine_stretch(matrix, index, weights, out, stretch)
-
-
-@njit(cache=_CACHE, parallel=True)
-def _combine_rows_in_parallel(matrix, index, weights, out):
+def _combine_stretches(matrix, index, weights, out):
     for stretch in prange(-(-out.size // _STRETCH)):
         _combine_stretch(matrix, index, weights, out, np.int64(stretch))
 
 
+_combine_stretches, _combine_stretches_in_parallel = _twins(_combine_stretches)
+
+
 def _combine_rows(matrix, index, weights, out):
     """out <- out + sum_k weights_k matrix[index_k]."""
-    work = index.size * out.size
-    _enter_by_size(
-        work, _combine_rows_alone, _combine_rows_in_parallel, matrix, index, weights, out
-    )
+    twins = _combine_stretches, _combine_stretches_in_parallel
+    _enter_by_size(index.size * out.size, *twins, matrix, index, weights, out)
 
 
 # BLAS wakes its threads for short products, too.  Beside another process that needs a core they wait for each other,
@@ -1988,7 +1982,7 @@ class Kernel(NamedTuple):
             squares = (gamma * A.squares).astype(values.dtype)
             column_squares = (gamma * B.squares).astype(values.dtype)
             points = (values.dtype.type(factor), squares, column_squares, values)
-            _enter_by_size(values.size, _decays_alone, _decays_in_parallel, *points)
+            _enter_by_size(values.size, _table_of_decays, _table_of_decays_in_parallel, *points)
             return values
         if self.is_limit:
             # The root of ||a||^2 ||b||^2 would be simpler, but this product might overflow or underflow.
@@ -2012,7 +2006,9 @@ class Kernel(NamedTuple):
         """out_ij <- exp(-gamma ||a_i - b_j||_1), for "rbf" exp(-gamma ||a_i - b_j||_2^2)."""
         work = out.size * self.dimension
         is_squared = self.name == "rbf"
-        _enter_by_size(work, _decay_alone, _decay_in_parallel, self.gamma, A, B, is_squared, out)
+        _enter_by_size(
+            work, _decay_rows, _decay_rows_in_parallel, self.gamma, A, B, is_squared, out
+        )
 
     def _called(self, A, B):
         """Return the checked values of the user's function, which gets copies, as it may write to them."""
@@ -2128,9 +2124,7 @@ class Kernel(NamedTuple):
         mirrored = np.zeros((images, len(weights), columns.shape[1]))
         points = (rows, columns, squares, column_squares, np.ascontiguousarray(weights))
         work = n * columns.shape[1]
-        _enter_by_size(
-            work, _lines_alone, _lines_in_parallel, *points, is_own, chunk, sums, mirrored
-        )
+        _enter_by_size(work, _lines, _lines_in_parallel, *points, is_own, chunk, sums, mirrored)
         if is_own:
             sums += mirrored.sum(axis=0)
         return sums + self.offset * weights.sum(axis=1, dtype=np.float64)[:, None]
@@ -2358,7 +2352,7 @@ def _angles(A, B, cosines):
         work = count * A.rows.shape[1] + cosines.size
         lengths = np.sqrt(A.squares), np.sqrt(B.squares)
         points = A.rows, lengths[0], B.rows, lengths[1]
-        _enter_by_size(work, _narrow_alone, _narrow_in_parallel, *points, cosines, angles)
+        _enter_by_size(work, _narrow_rows, _narrow_rows_in_parallel, *points, cosines, angles)
     return angles
 
 
@@ -2382,16 +2376,12 @@ def _narrow_row(a, a_length, B, B_lengths, cosines, angles):
             angles[j] = math.pi - _narrow_angle(a, a_length, B[j], -B_lengths[j])
 
 
-@njit(cache=_CACHE)
-def _narrow_alone(A, A_lengths, B, B_lengths, cosines, angles):
-    for i in range(len(A)):
-        _narrow_row(A[i], A_lengths[i], B, B_lengths, cosines[i], angles[i])
-
-
-@njit(cache=_CACHE, parallel=True)
-def _narrow_in_parallel(A, A_lengths, B, B_lengths, cosines, angles):
+def _narrow_rows(A, A_lengths, B, B_lengths, cosines, angles):
     for i in prange(len(A)):
         _narrow_row(A[i], A_lengths[i], B, B_lengths, cosines[i], angles[i])
+
+
+_narrow_rows, _narrow_rows_in_parallel = _twins(_narrow_rows)
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
@@ -2401,16 +2391,12 @@ def _decay_row(gamma, a, B, is_squared, out):
         out[j] = math.exp(-gamma * distance)
 
 
-@njit(cache=_CACHE)
-def _decay_alone(gamma, A, B, is_squared, out):
-    for i in range(len(A)):
-        _decay_row(gamma, A[i], B, is_squared, out[i])
-
-
-@njit(cache=_CACHE, parallel=True)
-def _decay_in_parallel(gamma, A, B, is_squared, out):
+def _decay_rows(gamma, A, B, is_squared, out):
     for i in prange(len(A)):
         _decay_row(gamma, A[i], B, is_squared, out[i])
+
+
+_decay_rows, _decay_rows_in_parallel = _twins(_decay_rows)
 
 
 @njit(cache=_CACHE, fastmath={"contract"})
@@ -2477,21 +2463,15 @@ def _decays(row, a, b):
         _double_decays(row, a, b)
 
 
-@njit(cache=_CACHE)
-def _decays_alone(factor, a, b, values):
+def _table_of_decays(factor, a, b, values):
     """values_ij <- exp(min(0, factor values_ij - a_i - b_j))."""
-    for i in range(len(values)):
-        row = values[i]
-        row *= factor
-        _decays(row, a[i], b)
-
-
-@njit(cache=_CACHE, parallel=True)
-def _decays_in_parallel(factor, a, b, values):
     for i in prange(len(values)):
         row = values[i]
         row *= factor
         _decays(row, a[i], b)
+
+
+_table_of_decays, _table_of_decays_in_parallel = _twins(_table_of_decays)
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
@@ -2575,19 +2555,15 @@ def _chunk_of_lines(rows, columns, a, b, weights, is_own, chunk, number, sums, i
                     image[c, first + j] += below[c, j]
 
 
-@njit(cache=_CACHE, fastmath=_FAST)
-def _lines_alone(rows, columns, a, b, weights, is_own, chunk, sums, images):
-    for number in range(-(-len(rows) // chunk)):
-        _chunk_of_lines(rows, columns, a, b, weights, is_own, chunk, number, sums, images)
-
-
-@njit(cache=_CACHE, fastmath=_FAST, parallel=True)
-def _lines_in_parallel(rows, columns, a, b, weights, is_own, chunk, sums, images):
+def _lines(rows, columns, a, b, weights, is_own, chunk, sums, images):
     chunks = -(-len(rows) // chunk)
     for k in prange(chunks):
         # Long lines and short ones take turns.
         number = np.int64(k // 2 if k % 2 == 0 else chunks - 1 - k // 2)
         _chunk_of_lines(rows, columns, a, b, weights, is_own, chunk, number, sums, images)
+
+
+_lines, _lines_in_parallel = _twins(_lines, fastmath=_FAST)
 
 
 _TILE = 128  # rows and columns of a matrix that are mirrored, or compared with their mirror images, at a time
@@ -5461,7 +5437,7 @@ def _by_products(G, alpha, p, rounding, precise, products):
     if not alpha.any():
         return _NOTHING, seen[0], total, 1.0
     largest = np.abs(alpha).argmax()
-    return seen[-1], seen[0], total, alpha[largest] / points[-1][largest]
+    return seen[-1], seen[0], total, float(alpha[largest]) / float(points[-1][largest])
 
 
 def _by_recurrences(G, alpha, p, rounding, held, drift):
@@ -5507,7 +5483,10 @@ def _interval(G, alpha, p, precise=False, held=None, drift=0.0, products=None):
         raise ValueError(
             f"G is not positive semi-definite: weak duality fails, {lower:g} <= rho <= {upper:g}"
         )
-    return Bounds(lower, upper, blur, float(factor * seen_alpha.bias))
+    bias = 0.0
+    if G.signs is not None:
+        bias = factor * float(seen_alpha.bias)
+    return Bounds(lower, upper, blur, bias)
 
 
 def certificate(
