@@ -361,7 +361,7 @@ class Result(NamedTuple):
     Examples
     --------
     >>> fm.max_margin(fm.FeatureGram([[3.0, 4.0]]))
-    Result('certified': 4.99999 <= rho <= 5.00001, relative gap 8.3e-15, 0 iterations, n = 1, 1 checkpoint)
+    Result('certified': 4.99999 <= rho <= 5.00001, relative gap 8.2e-15, 0 iterations, n = 1, 1 checkpoint)
     >>> fm.max_margin(fm.features([[1.0], [2.0]], [1, -1]))
     Result('infeasible': no margin above 1.3e-15, 1 iteration, n = 2, 2 checkpoints)
     """
