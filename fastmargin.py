@@ -59,20 +59,19 @@ Sources, by the key used below:
     apidopoulos22  V. Apidopoulos, T. Poggio, L. Rosasco, S. Villa, Iterative regularization in
                    classification via hinge loss diagonal descent, arXiv 2212.12675, 2022
 
-Contents (search for the number and title, as in "# 5.4 rows"; what a room needs stands above it)
+Contents (search for the number and title, as in "# 5.3 rows"; what a room needs stands above it)
     1    result and input   Result
     2    vectors
     3    simplex            project_simplex, entropy_prox, l2_prox
     4    kernels            Kernel, kernel_matrix
-    5    representations of G
-    5.1  operations         Gram, Rounding, lift, margins, add_column, softmax_pass, square, table_margins
-    5.2  ridge and offset   RidgeGram, FreeGram
-    5.3  dense              DenseGram
-    5.4  rows               FeatureGram
-    5.5  sparse             SparseGram
-    5.6  features           features
-    5.7  any kernel         LazyGram, gram, lazy_gram
-    5.8  pairs              PairGram, pair_gram
+    5    G
+    5.1  what all have      Gram, Rounding, product, add_column
+    5.2  a matrix           DenseGram
+    5.3  rows               FeatureGram
+    5.4  sparse rows        SparseGram
+    5.5  features           features
+    5.6  any kernel         LazyGram, gram, lazy_gram
+    5.7  pairs              PairGram, pair_gram
     6    certificate        certificate, separator_margin, contradiction
     7    driver             RunOptions, drive
     8    algorithms
@@ -287,12 +286,13 @@ def _enter(code, *args):
         return code(*args)
 
 
-def _twins(function):
-    """Compile a function with loops over `prange` twice: for one thread, and for several."""
+def _twins(function, **flags):
+    """Compile a function with a loop over `prange` twice: for one thread, and for several."""
     in_parallel = types.FunctionType(function.__code__, function.__globals__, function.__name__)
     # Numba keeps compiled code under this name.
     in_parallel.__qualname__ = f"{function.__qualname__}_in_parallel"
-    return njit(cache=_CACHE)(function), njit(cache=_CACHE, parallel=True)(in_parallel)
+    alone = njit(cache=_CACHE, **flags)(function)
+    return alone, njit(cache=_CACHE, parallel=True, **flags)(in_parallel)
 
 
 def _enter_by_size(work, alone, in_parallel, *args):
@@ -1221,24 +1221,18 @@ def _combine_stretch(matrix, index, weights, out, stretch):
         _combine(1.0, total, weights[k], matrix[index[k], start:stop])
 
 
-@njit(cache=_CACHE)
-def _combine_rows_alone(matrix, index, weights, out):
-    for stretch in range(-(-out.size // _STRETCH)):
-        _combine_stretch(matrix, index, weights, out, stretch)
-
-
-@njit(cache=_CACHE, parallel=True)
-def _combine_rows_in_parallel(matrix, index, weights, out):
+def _combine_stretches(matrix, index, weights, out):
     for stretch in prange(-(-out.size // _STRETCH)):
         _combine_stretch(matrix, index, weights, out, np.int64(stretch))
 
 
+_combine_stretches, _combine_stretches_in_parallel = _twins(_combine_stretches)
+
+
 def _combine_rows(matrix, index, weights, out):
     """out <- out + sum_k weights_k matrix[index_k]."""
-    work = index.size * out.size
-    _enter_by_size(
-        work, _combine_rows_alone, _combine_rows_in_parallel, matrix, index, weights, out
-    )
+    twins = _combine_stretches, _combine_stretches_in_parallel
+    _enter_by_size(index.size * out.size, *twins, matrix, index, weights, out)
 
 
 # BLAS wakes its threads for short products, too.  Beside another process that needs a core they wait for each other,
@@ -1988,7 +1982,7 @@ class Kernel(NamedTuple):
             squares = (gamma * A.squares).astype(values.dtype)
             column_squares = (gamma * B.squares).astype(values.dtype)
             points = (values.dtype.type(factor), squares, column_squares, values)
-            _enter_by_size(values.size, _decays_alone, _decays_in_parallel, *points)
+            _enter_by_size(values.size, _table_of_decays, _table_of_decays_in_parallel, *points)
             return values
         if self.is_limit:
             # The root of ||a||^2 ||b||^2 would be simpler, but this product might overflow or underflow.
@@ -2012,7 +2006,9 @@ class Kernel(NamedTuple):
         """out_ij <- exp(-gamma ||a_i - b_j||_1), for "rbf" exp(-gamma ||a_i - b_j||_2^2)."""
         work = out.size * self.dimension
         is_squared = self.name == "rbf"
-        _enter_by_size(work, _decay_alone, _decay_in_parallel, self.gamma, A, B, is_squared, out)
+        _enter_by_size(
+            work, _decay_rows, _decay_rows_in_parallel, self.gamma, A, B, is_squared, out
+        )
 
     def _called(self, A, B):
         """Return the checked values of the user's function, which gets copies, as it may write to them."""
@@ -2128,9 +2124,7 @@ class Kernel(NamedTuple):
         mirrored = np.zeros((images, len(weights), columns.shape[1]))
         points = (rows, columns, squares, column_squares, np.ascontiguousarray(weights))
         work = n * columns.shape[1]
-        _enter_by_size(
-            work, _lines_alone, _lines_in_parallel, *points, is_own, chunk, sums, mirrored
-        )
+        _enter_by_size(work, _lines, _lines_in_parallel, *points, is_own, chunk, sums, mirrored)
         if is_own:
             sums += mirrored.sum(axis=0)
         return sums + self.offset * weights.sum(axis=1, dtype=np.float64)[:, None]
@@ -2358,7 +2352,7 @@ def _angles(A, B, cosines):
         work = count * A.rows.shape[1] + cosines.size
         lengths = np.sqrt(A.squares), np.sqrt(B.squares)
         points = A.rows, lengths[0], B.rows, lengths[1]
-        _enter_by_size(work, _narrow_alone, _narrow_in_parallel, *points, cosines, angles)
+        _enter_by_size(work, _narrow_rows, _narrow_rows_in_parallel, *points, cosines, angles)
     return angles
 
 
@@ -2382,16 +2376,12 @@ def _narrow_row(a, a_length, B, B_lengths, cosines, angles):
             angles[j] = math.pi - _narrow_angle(a, a_length, B[j], -B_lengths[j])
 
 
-@njit(cache=_CACHE)
-def _narrow_alone(A, A_lengths, B, B_lengths, cosines, angles):
-    for i in range(len(A)):
-        _narrow_row(A[i], A_lengths[i], B, B_lengths, cosines[i], angles[i])
-
-
-@njit(cache=_CACHE, parallel=True)
-def _narrow_in_parallel(A, A_lengths, B, B_lengths, cosines, angles):
+def _narrow_rows(A, A_lengths, B, B_lengths, cosines, angles):
     for i in prange(len(A)):
         _narrow_row(A[i], A_lengths[i], B, B_lengths, cosines[i], angles[i])
+
+
+_narrow_rows, _narrow_rows_in_parallel = _twins(_narrow_rows)
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
@@ -2401,16 +2391,12 @@ def _decay_row(gamma, a, B, is_squared, out):
         out[j] = math.exp(-gamma * distance)
 
 
-@njit(cache=_CACHE)
-def _decay_alone(gamma, A, B, is_squared, out):
-    for i in range(len(A)):
-        _decay_row(gamma, A[i], B, is_squared, out[i])
-
-
-@njit(cache=_CACHE, parallel=True)
-def _decay_in_parallel(gamma, A, B, is_squared, out):
+def _decay_rows(gamma, A, B, is_squared, out):
     for i in prange(len(A)):
         _decay_row(gamma, A[i], B, is_squared, out[i])
+
+
+_decay_rows, _decay_rows_in_parallel = _twins(_decay_rows)
 
 
 @njit(cache=_CACHE, fastmath={"contract"})
@@ -2477,21 +2463,15 @@ def _decays(row, a, b):
         _double_decays(row, a, b)
 
 
-@njit(cache=_CACHE)
-def _decays_alone(factor, a, b, values):
+def _table_of_decays(factor, a, b, values):
     """values_ij <- exp(min(0, factor values_ij - a_i - b_j))."""
-    for i in range(len(values)):
-        row = values[i]
-        row *= factor
-        _decays(row, a[i], b)
-
-
-@njit(cache=_CACHE, parallel=True)
-def _decays_in_parallel(factor, a, b, values):
     for i in prange(len(values)):
         row = values[i]
         row *= factor
         _decays(row, a[i], b)
+
+
+_table_of_decays, _table_of_decays_in_parallel = _twins(_table_of_decays)
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
@@ -2575,19 +2555,15 @@ def _chunk_of_lines(rows, columns, a, b, weights, is_own, chunk, number, sums, i
                     image[c, first + j] += below[c, j]
 
 
-@njit(cache=_CACHE, fastmath=_FAST)
-def _lines_alone(rows, columns, a, b, weights, is_own, chunk, sums, images):
-    for number in range(-(-len(rows) // chunk)):
-        _chunk_of_lines(rows, columns, a, b, weights, is_own, chunk, number, sums, images)
-
-
-@njit(cache=_CACHE, fastmath=_FAST, parallel=True)
-def _lines_in_parallel(rows, columns, a, b, weights, is_own, chunk, sums, images):
+def _lines(rows, columns, a, b, weights, is_own, chunk, sums, images):
     chunks = -(-len(rows) // chunk)
     for k in prange(chunks):
         # Long lines and short ones take turns.
         number = np.int64(k // 2 if k % 2 == 0 else chunks - 1 - k // 2)
         _chunk_of_lines(rows, columns, a, b, weights, is_own, chunk, number, sums, images)
+
+
+_lines, _lines_in_parallel = _twins(_lines, fastmath=_FAST)
 
 
 _TILE = 128  # rows and columns of a matrix that are mirrored, or compared with their mirror images, at a time
@@ -2968,6 +2944,10 @@ class Gram:
         """The labels y if the intercept is free, so that a bias b adds b y to margins; else None."""
         return self.labels if _is_free(self.intercept) else None
 
+    @property
+    def _has_ridge(self):
+        return isinstance(self.ridge, np.ndarray)
+
     def __len__(self) -> int:
         return self.n
 
@@ -2989,7 +2969,7 @@ class Gram:
     def block(self, rows: Array, columns: Array) -> Array:
         """Return the entries of G in these rows and columns, which are arrays of point numbers."""
         block = self._block(rows, columns)
-        if np.any(self.ridge):
+        if self._has_ridge:
             block = block + self._ridges()[columns] * (rows[:, None] == columns)
         return block
 
@@ -3017,7 +2997,7 @@ class Gram:
     def rounding(self) -> Rounding:
         """Return the `Rounding` of products; a ridge adds 16 roundings, because |r_i v_i| <= |m_i| + s l_i t."""
         own = self._rounding()
-        if not np.any(self.ridge):
+        if not self._has_ridge:
             return own
         lost = _sum_error(16)
         square = own.square + lost if own.square else 0.0
@@ -3035,7 +3015,7 @@ class Gram:
             rounding = self.rounding()
         else:
             size, m, rounding = more
-        if not np.any(self.ridge):
+        if not self._has_ridge:
             return size, m, rounding
         terms = self.ridge * v
         m = m + terms
@@ -3063,7 +3043,7 @@ class Gram:
     def _take(self, index, **attributes):
         """Return a copy with the labels and the ridge of some points, and with these attributes."""
         labels = None if self.labels is None else self.labels[index]
-        ridge = self._ridges()[index] if np.any(self.ridge) else 0.0
+        ridge = self._ridges()[index] if self._has_ridge else 0.0
         return self._changed(n=len(index), labels=labels, ridge=ridge, **attributes)
 
     def _alone(self):
@@ -3144,7 +3124,7 @@ class Gram:
                 parts.append("without labels")
         if self.intercept != 0.0:
             parts.append(f"intercept={self.intercept!r}")
-        if np.any(self.ridge):
+        if self._has_ridge:
             ends = sorted({np.min(self.ridge), np.max(self.ridge)})
             parts.append("ridge=" + " to ".join(f"{end:g}" for end in ends))
         return f"<{self._kind()}: {', '.join(parts)}>"
@@ -3377,7 +3357,7 @@ def add_column(G: Gram, i: int, c: float, m: Array) -> None:
         _enter(type(G.arrays).add_column, G.arrays, i, c, m)
         return
     G._add_column(i, c, m)
-    if np.any(G.ridge):
+    if G._has_ridge:
         m[i] += c * G.ridge[i]
 
 
@@ -3537,7 +3517,7 @@ class DenseGram(Gram):
         return self.matrix[rows[:, None], columns]
 
     def dense(self) -> Array:
-        if np.any(self.ridge):
+        if self._has_ridge:
             return super().dense()
         return _frozen(self.matrix)
 
@@ -4873,7 +4853,7 @@ class PairGram(Gram):
             )
         if _is_free(K.intercept):
             raise ValueError('intercept="free" takes two classes: give K intercept=1.0, or none')
-        if np.any(K.ridge):
+        if K._has_ridge:
             raise ValueError(
                 "K must have no ridge: give it to pair_gram(K, labels, k, ridge=...), for the pairs"
             )
@@ -5007,7 +4987,7 @@ class PairGram(Gram):
 
     def _restrict(self, index):
         points, place = np.unique(self.point[index], return_inverse=True)
-        ridge = self._ridges()[index] if np.any(self.ridge) else 0.0
+        ridge = self._ridges()[index] if self._has_ridge else 0.0
         return self._changed(
             n=len(index),
             K=self.K.restrict(points),
@@ -5422,13 +5402,13 @@ def _seen_by_recurrence(G, v, m, size, rounding):
     error = rounding.margins * G.scale * size
     least = _least(m)
     soft = None
-    if isinstance(G.ridge, np.ndarray):
+    if G._has_ridge:
         proven = m - (_LAST * np.abs(m) + error)
         soft = _soft_margins(norm2, lengths[2], v, proven, m, G.ridge)
     return _Seen(*lengths, least, least - _LAST * abs(least) - error, bias, soft)
 
 
-def _by_products(G, alpha, p, precise, products):
+def _by_products(G, alpha, p, rounding, precise, products):
     """Return what fresh products show: the `_Seen` of alpha and of p, sum p, and the factor of alpha."""
     # 1. Bring both points to ||v||_1 <= 1; alpha = 0, and an alpha that is p, take no product of their own.
     points = [_unit_range(p)]
@@ -5439,7 +5419,7 @@ def _by_products(G, alpha, p, precise, products):
     if precise or products is None:
         found = [G._measured(v, precise) for v in points]
     else:
-        found = [(*products(v), G.rounding()) for v in points]
+        found = [(*products(v), rounding) for v in points]
 
     # 3. With a free intercept p is ``tilt`` away, in ||.||_1, from half its weight in each class.
     tilt = 0.0
@@ -5457,15 +5437,14 @@ def _by_products(G, alpha, p, precise, products):
     if not alpha.any():
         return _NOTHING, seen[0], total, 1.0
     largest = np.abs(alpha).argmax()
-    return seen[-1], seen[0], total, alpha[largest] / points[-1][largest]
+    return seen[-1], seen[0], total, float(alpha[largest]) / float(points[-1][largest])
 
 
-def _by_recurrences(G, alpha, p, held, drift):
+def _by_recurrences(G, alpha, p, rounding, held, drift):
     """Return the same by what a loop holds; None where nothing is to be seen, or squares may leave the range."""
     total = _total(p)
     size = _size(alpha)
     squares = [G.scale * number * number for number in (total, size or total)]
-    rounding = G.rounding()
     margins = rounding.margins + drift
     if not (1e-250 < min(squares) and max(squares) < 1e250 and margins < 1.0):
         return None
@@ -5490,21 +5469,24 @@ def _interval(G, alpha, p, precise=False, held=None, drift=0.0, products=None):
     updated them: entries may be wrong by ``drift`` s ||.||_1 more than those of a product.  ``products`` may return
     (v'Gv, G v) in place of G.
     """
+    rounding = G.rounding()
     if held is None:
-        found = _by_products(G, alpha, p, precise, products)
+        found = _by_products(G, alpha, p, rounding, precise, products)
     else:
-        found = _by_recurrences(G, alpha, p, held, drift)
+        found = _by_recurrences(G, alpha, p, rounding, held, drift)
         if found is None:
             return Bounds(-math.inf, math.inf, math.inf)
     seen_alpha, seen_p, total, factor = found
-    scale_error = G.rounding().margins
-    ends = _bracket(G.scale, seen_alpha, seen_p, total, scale_error)
+    ends = _bracket(G.scale, seen_alpha, seen_p, total, rounding.margins)
     lower, upper, blur = map(float, ends)
     if lower > upper and held is None:
         raise ValueError(
             f"G is not positive semi-definite: weak duality fails, {lower:g} <= rho <= {upper:g}"
         )
-    return Bounds(lower, upper, blur, float(factor * seen_alpha.bias))
+    bias = 0.0
+    if G.signs is not None:
+        bias = factor * float(seen_alpha.bias)
+    return Bounds(lower, upper, blur, bias)
 
 
 def certificate(
@@ -5659,7 +5641,7 @@ def separator_margin(
 
     # 1. Take G apart: its ridge, pairs of classes, and rows.
     G, _ = _representation(G)
-    ridge = G._ridges() if np.any(G.ridge) else None
+    ridge = G._ridges() if G._has_ridge else None
     rows = _points_gram(G)
     if not rows._has_rows:
         raise TypeError(f"w needs rows, and {type(rows).__name__} has none: take features(X, y)")
@@ -5704,7 +5686,7 @@ def _of_weights(G, w, support):
     # 1. Refuse a G of another function than that of the weights.
     G, scale = _representation(G)
     kernel = G.kernel
-    if isinstance(G, PairGram) or np.any(G.ridge):
+    if isinstance(G, PairGram) or G._has_ridge:
         raise ValueError("with support G must be that of two classes, without a ridge")
     if G.labels is None:
         raise ValueError("with support G must know its labels: make it by gram(X, y)")
@@ -8494,7 +8476,7 @@ def subspace_perceptron(
     stops = _choice(stop, "stop", ("separated", None)) is not None
     G, s = _representation(G)
     n = G.n
-    has_coordinates = G._has_rows and not np.any(G.ridge)
+    has_coordinates = G._has_rows and not G._has_ridge
     d = G._width if has_coordinates else 0
     most = max(5, int(memory / (8.0 * (2 * n + d))))
     return drive(
@@ -10265,7 +10247,7 @@ def _by_coordinates(G, tol):
     rows, penalty = _with_bias(G.coordinates(), G.signs)
     sides = [slice(None)] if G.signs is None else [G.signs > 0.0, G.signs < 0.0]
     w = np.zeros(penalty.size)
-    is_hard = not np.any(G.ridge)
+    is_hard = not G._has_ridge
     if is_hard:
         ridges = [np.full(len(rows), float(G.diagonal().max()) * 10.0**-k) for k in range(2, 32, 2)]
         separator, _, _ = _newton_in_coordinates(rows, ridges[-1], penalty, w)
@@ -12519,7 +12501,7 @@ class MaxMarginClassifier:
             m = m + bias * G.signs
         least = m.min() if m.min() > 0.0 else math.sqrt(max(norm2, 0.0))
         multiple = 1.0 / least if least > 0.0 else 1.0
-        if np.any(G.ridge):
+        if G._has_ridge:
             of_slacks = G.ridge * alpha
             margins = m - of_slacks
             norm2 = max(norm2 - of_slacks @ alpha, 0.0)

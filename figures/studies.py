@@ -2170,9 +2170,7 @@ def _(table):
 
 RACERS = {
     "max_margin": fm.max_margin,
-    "Frank-Wolfe, pairwise": partial(fm.frank_wolfe, variant="pairwise"),
-    "Frank-Wolfe, away": partial(fm.frank_wolfe, variant="away"),
-    "Frank-Wolfe, corrected": fm.frank_wolfe,
+    "Frank-Wolfe, pairwise": fm.frank_wolfe,
     "subspace perceptron": fm.subspace_perceptron,
     "inertial descent": fm.inertial_diagonal_descent,
     "diagonal descent": fm.diagonal_descent,

@@ -429,8 +429,8 @@ class Problem(NamedTuple):
     """Rows 2^power * rows in a representation, and a call: its repr can be pasted.
 
     The representation is a base, and what lies over it: "ridge over pairs over sparse".  What is tried: "watched", that
-    all partial results are judged; "interrupted at n", at the n-th line of the module that is run, or "interrupted at
-    call n", by the callback: what the interrupt carries, and going on from there.
+    all partial results are judged; "stopped at n", besides that the callback stops at its n-th call; or "interrupted at
+    n", that Ctrl-C comes at the n-th line of the module that is run: then the run is gone on with from the last of them.
     """
 
     family: str
@@ -581,11 +581,9 @@ class Single(Own):
 
     unit = 2.0**-24
 
-    def lift(self, v, w):
-        w[:] = self.Z.T.astype(np.float32) @ v.astype(np.float32)
-
-    def margins(self, w, m):
-        m[:] = self.Z.astype(np.float32) @ w.astype(np.float32)
+    def _product(self, v):
+        Z = self.Z.astype(np.float32)
+        return Z @ (Z.T @ v.astype(np.float32))
 
 
 POINTS = {  # of points and labels, which are None where pairs take the points without signs
@@ -626,7 +624,6 @@ KINDS = [
         "ridge over ",
         "pairs over ",
         "ridge over pairs over ",
-        "pairs over ridge over ",
         "free over ",
         "ridge over free over ",
     )
@@ -654,10 +651,10 @@ def given(problem):
             continue
         G = fm.DenseGram(G) if isinstance(G, np.ndarray) else G
         if layer == "ridge":
-            G = fm.RidgeGram(G, problem.ridge(len(G)))
+            G = G.with_ridge(problem.ridge(len(G)))
         else:
             signs = np.array(problem.classes(len(G)), dtype=float)
-            G = type(G)(G.Z, signs) if isinstance(G, Own) else fm.FreeGram(G, signs)
+            G = G._changed(labels=signs, intercept="free")
     return G
 
 
@@ -667,12 +664,12 @@ def promises(problem, G):
     if problem.algorithm == "max_margin":
         G = fm.DenseGram(G) if isinstance(G, np.ndarray) else G
         square = G.rounding().square
-        of_base = G.without_ridge().diagonal().max()
+        of_base = G._changed(ridge=0.0).scale
         eps = (1e-9 if square == 0.0 else 3e-8) * math.sqrt(
             of_base
         )  # over the lengths that p mixes
-        if square > 0.0 and G.precise(np.zeros(G.shape()[0])) is None:
-            eps = max(eps, 1.5 * math.sqrt(square * G.diagonal().max()))
+        if square > 0.0 and G._precise(np.zeros(len(G))) is None:
+            eps = max(eps, 1.5 * math.sqrt(square * G.scale))
     return problem.options.get("tol"), eps
 
 
@@ -742,7 +739,8 @@ def _judged(problem):
     gram = None if problem.kind == "rows" else exact_gram(problem, place_of(G))
     signed = None if gram is None else signed_square_of_margin(gram)
     found = []
-    how = problem.trial.partition(" at ")
+    kept = []
+    how, _, where = problem.trial.partition(" at ")
 
     def judged(result):
         if result.status in ("running", "stopped"):
@@ -754,38 +752,37 @@ def _judged(problem):
         )
 
     def look(partial):
+        kept.append(partial)
         if (partial.lower, partial.upper) != tuple(partial.trace[["lower", "upper"]][-1]):
             found.append("partial result: not the bounds of its trace")
-        if len(partial.trace) == looks:
-            raise KeyboardInterrupt
         if len(found) < 4:
             found.extend(f"partial result: {word}" for word in judged(partial))
+        return how == "stopped" and len(kept) == int(where)
 
     def call(**options):
         return getattr(fm, problem.algorithm)(G, **{**problem.options, **options})
 
-    lines, looks = (0, int(how[2][5:])) if how[2].startswith("call ") else (int(how[2] or 0), 0)
+    options = {"callback": look} if how else {}
     try:
-        with_callback = {"callback": look} if looks or how[0] == "watched" else {}
-        if lines:
+        if how == "interrupted":
             call(max_iter=0)  # compiles
-        result = interrupted_at(lines, lambda: call(**with_callback))
-    except KeyboardInterrupt as interrupt:
-        if not interrupt.args:
-            return "interrupted outside", found
-        return "interrupted", [
-            *found,
-            *(f"interrupted: {word}" for word in judged(interrupt.args[0])),
-            *continuation_faults(call, judged, interrupt.args[0]),
-        ]
+            result = interrupted_at(int(where), lambda: call(**options))
+        else:
+            result = call(**options)
+    except KeyboardInterrupt:
+        if kept:
+            found += continuation_faults(call, judged, kept[-1])
+        return "interrupted", found
     found += judged(result)
+    if how == "stopped" and result.status == "stopped":
+        found += continuation_faults(call, judged, result)
     if gram is not None:
         found += certificate_faults(gram, signed, G, result, zlib.crc32(repr(problem).encode()))
     return result.status, list(dict.fromkeys(found))
 
 
 def interrupted_at(lines, call):
-    """Make a call that KeyboardInterrupt ends before the so many-th line of the module that it runs; 0: never."""
+    """Make a call that KeyboardInterrupt ends before the so many-th line of the module that it runs."""
     left = [lines]
 
     def of_the_module(frame, event, _):
@@ -798,28 +795,25 @@ def interrupted_at(lines, call):
         return of_the_module
 
     before = sys.gettrace()
-    sys.settrace(of_the_module if lines else before)
+    sys.settrace(of_the_module)
     try:
         return call()
     finally:
         sys.settrace(before)
 
 
-def continuation_faults(call, judged, carried):
-    """What is wrong with what an interrupt carries: it is that of a run of so many iterations, and to go on from there
-    is refused, or is to go on with that run."""
-    found = ["interrupted: not stopped"] * (carried.status != "stopped")
+def continuation_faults(call, judged, part):
+    """What is wrong with a run that goes on from a partial result: that is one of a run of so many iterations, and what
+    follows is that of a run of all of them."""
+    found = []
     few = 7
-    whole = call(max_iter=carried.n_iter, trace_at=[])
-    if whole.n_iter != carried.n_iter or not np.array_equal(whole.alpha, carried.alpha):
-        found.append("interrupted: alpha is not that of n_iter iterations")
-    try:
-        rest = call(max_iter=few, start=carried)
-    except ValueError:
-        return found
+    whole = call(max_iter=part.n_iter, trace_at=[])
+    if whole.n_iter != part.n_iter or not np.array_equal(whole.alpha, part.alpha):
+        found.append("partial result: alpha is not that of n_iter iterations")
+    rest = call(max_iter=few, start=part)
     found += [f"going on: {word}" for word in judged(rest)]
-    rest = call(max_iter=few, start=carried, trace_at=[])
-    whole = call(max_iter=carried.n_iter + few, trace_at=[])
+    rest = call(max_iter=few, start=part, trace_at=[])
+    whole = call(max_iter=part.n_iter + few, trace_at=[])
     if rest.n_iter == whole.n_iter and not np.array_equal(whole.alpha, rest.alpha):
         found.append("going on: not as a whole run")
     return found
@@ -984,7 +978,7 @@ OPTIONS = {  # what is tried for an option of this name, where the call leaves i
     "b": [0.25, 0.5],
     "restart": [True, False],
     "shifted": [True, False],
-    "variant": ["corrected", "pairwise", "away"],
+    "variant": ["pairwise", "plain"],
     "seed": [0, 1, 2],
     "memory": [1.0, 500.0, 1e9],
     "tol": [0.5, 1e-2, 1e-6, 1e-9, 1e-12, 1e-15],
@@ -1013,7 +1007,7 @@ ORDINARY = {
     for k, (kind, calls) in enumerate(EVERYTHING.items())
     if kind in (*USUAL, "rows") or (k % len(BASES) + k // len(BASES)) % 3 == 0
 }
-TRIALS = ["", "watched", "interrupted"]
+TRIALS = ["", "watched", "stopped", "interrupted"]
 
 
 def random_problem(rng, calls=ORDINARY, trials=TRIALS):
@@ -1066,13 +1060,11 @@ def random_problem(rng, calls=ORDINARY, trials=TRIALS):
     name = str(rng.choice(calls.get(problem.kind, calls[kind])))
     trial = str(rng.choice(trials))
     if trial == "interrupted":
-        trial += (
-            f" at {int(10.0 ** rng.uniform(2.0, 4.5))}"
-            if rng.random() < 0.7
-            else f" at call {rng.integers(1, 9)}"
-        )
+        trial += f" at {int(10.0 ** rng.uniform(2.0, 4.5))}"  # lines
+    if trial == "stopped":
+        trial += f" at {rng.integers(1, 9)}"  # calls of the callback
     options = random_options(rng, name, problem)
-    if "start" in options and trial.startswith("interrupted"):
+    if "start" in options and " at " in trial:
         del options["start"]
     return problem._replace(algorithm=algorithm_of(name), options=options, trial=trial)
 

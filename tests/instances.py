@@ -285,56 +285,40 @@ class Symmetric:
         return self.G @ v
 
 
-class Products(fm.Representation):
+class Products(fm.Gram):
     """G = Z Z' by the products of an operator, or G itself by one that is symmetric: a user's own class."""
 
     def __init__(self, operator, unit=2.0**-53):
         self.operator = operator
         self.unit = unit
-        self.symmetric = not hasattr(operator, "rmatvec")
-        self.has_coordinates = not self.symmetric
+        self.n, self.d = operator.shape
 
-    def shape(self):
-        return self.operator.shape
+    def _diagonal(self):
+        return np.array([e @ self._product(e) for e in np.eye(self.n)])
 
-    def diagonal(self):
-        unit = np.eye(self.shape()[0])
-        if self.symmetric:
-            return np.array([self.operator.matvec(e) @ e for e in unit])
-        return np.array([np.sum(self.operator.rmatvec(e) ** 2) for e in unit])
-
-    def lift(self, v, w):
-        w[:] = v if self.symmetric else self.operator.rmatvec(v)
-
-    def margins(self, w, m):
-        m[:] = self.operator.matvec(w)
-
-    def square(self, v, w, m):
-        return v @ m if self.symmetric else w @ w
+    def _product(self, v):
+        if hasattr(self.operator, "rmatvec"):
+            return self.operator.matvec(self.operator.rmatvec(v))
+        return self.operator.matvec(v)
 
 
-class Own(fm.Representation):
-    """A user's own class of four methods: rows Z by NumPy; with signs it has a free intercept by itself."""
+class Own(fm.Gram):
+    """A user's own class of four things: rows Z by NumPy; with signs it has a free intercept by itself."""
 
     unit = 2.0**-53
 
     def __init__(self, Z, signs=None):
         self.Z = Z
+        self.n, self.d = Z.shape
         if signs is not None:
             self.labels = signs
             self.intercept = "free"
 
-    def shape(self):
-        return self.Z.shape
-
-    def diagonal(self):
+    def _diagonal(self):
         return (self.Z**2).sum(axis=1)
 
-    def lift(self, v, w):
-        w[:] = self.Z.T @ v
-
-    def margins(self, w, m):
-        m[:] = self.Z @ w
+    def _product(self, v):
+        return self.Z @ (self.Z.T @ v)
 
 
 def operator(Z):
@@ -348,14 +332,13 @@ BY_ROWS = {"features": fm.FeatureGram, "sparse": sparse, "mapped": mapped, "oper
 
 def scale_of(G):
     """s = max_i G_ii of a matrix or a representation."""
-    return float((G.diagonal() if hasattr(G, "diagonal") else np.diag(G)).max())
+    return G.scale if isinstance(G, fm.Gram) else float(np.diag(G).max())
 
 
 def without_margin(G):
     """What `max_margin` says where there is no margin: entries that are rounded may hide a small one."""
-    G = G if isinstance(G, fm.Representation) else fm.DenseGram(G)
-    products = G.precise(np.eye(1, len(G))[0])
-    rounding = G.rounding() if products is None else products[2]
+    G = G if isinstance(G, fm.Gram) else fm.DenseGram(G)
+    _, _, rounding = G._measured(np.eye(1, len(G))[0], precise=True)
     return "infeasible" if rounding.square + rounding.length < 1e-20 else "rounding"
 
 

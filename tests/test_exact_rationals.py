@@ -339,7 +339,7 @@ def test_the_judge_of_free_intercepts():
         ]
 
 
-def test_the_judge_of_interrupts():
+def test_the_judge_of_continuations():
     """A state that is not that of n_iter iterations shows by alpha; what alpha does not show, on the way on."""
     given = Own(np.array([[3.0, 1.0], [2.0, -5.0], [7.0, 7.0]]))
     G = of_rows(given.Z)
@@ -347,27 +347,26 @@ def test_the_judge_of_interrupts():
     def judged(result):
         return faults(G, result._replace(status="max_iter"))
 
-    def found(carried):
-        return exact.continuation_faults(call, judged, carried)
+    def found(part):
+        return exact.continuation_faults(call, judged, part)
 
     def call(**options):
         return fm.momentum(given, **{"max_iter": 50, **options})
 
-    carried = call(max_iter=5)._replace(status="stopped")
-    assert found(carried) == [] and found(carried._replace(status="max_iter")) == [
-        "interrupted: not stopped"
-    ]
-    wrong = found(carried._replace(n_iter=4))
+    part = call(max_iter=5)
+    assert found(part) == []
+    wrong = found(part._replace(n_iter=4))
     assert (
-        "interrupted: alpha is not that of n_iter iterations" in wrong
+        "partial result: alpha is not that of n_iter iterations" in wrong
         and "going on: not as a whole run" in wrong
     )
-    *origin, arrays = carried.state
-    moved = carried._replace(state=(*origin, [array + (k == 1) for k, array in enumerate(arrays)]))
+    *origin, arrays = part.state
+    moved = part._replace(state=(*origin, [array + (k == 1) for k, array in enumerate(arrays)]))
     assert "going on: not as a whole run" in found(moved)
-    with pytest.raises(KeyboardInterrupt) as interrupt:
-        exact.interrupted_at(400, call)
-    assert judged(interrupt.value.args[0]) == [] and exact.interrupted_at(0, call).n_iter == 50
+    kept = []
+    with pytest.raises(KeyboardInterrupt):
+        exact.interrupted_at(400, lambda: call(callback=kept.append))
+    assert found(kept[-1]) == [] and exact.interrupted_at(10**6, call).n_iter == 50
 
 
 def test_the_judge_of_l1_margins():
@@ -517,26 +516,16 @@ WRONG_ONCE = [
         ridges=[4.92e260, 7.11e-161, 6.2e-120],
         sides=[-1, 1, 1, -1, 1, -1],
     ),
-    # Ctrl-C before the first checkpoint, before the first iteration, and within an iteration.
+    # A run that ends before its first iteration, and one that Ctrl-C ends within an iteration.
     Problem(
-        "interrupted",
-        [[90, 74], [-90, -74]],
-        0,
-        "free over mapped",
-        "gradient_descent",
-        {},
-        sides=[1, -1],
-        trial="interrupted at 506",
-    ),
-    Problem(
-        "interrupted",
+        "stopped",
         [[1], [2], [3]],
         0,
         "free over linear",
         "momentum",
         {},
         sides=[-1, 1, 1],
-        trial="interrupted at call 1",
+        trial="stopped at 1",
     ),
     Problem(
         "interrupted",
@@ -576,7 +565,7 @@ WRONG_ONCE = [
         "frank_wolfe",
         {"eps": 3.946832187253389e-08, "stop": None, "tol": 0.5},
         ridges=[1.4210854715202004e-14],
-        trial="interrupted at call 4",
+        trial="stopped at 4",
     ),
     # Z'p cancelled in both parts of its double precision, so that their product was not small against its square.
     Problem(
@@ -603,7 +592,7 @@ WRONG_ONCE = [
         -485,
         "features",
         "frank_wolfe",
-        {"max_iter": 1, "eps": 3.635047059968293e-143, "variant": "away", "tol": 1e-15},
+        {"max_iter": 1, "eps": 3.635047059968293e-143, "tol": 1e-15},
     ),
     Problem(
         "nearly opposite",
@@ -756,7 +745,7 @@ def test_what_a_loop_holds_is_proven_of_its_iterates(name, kind, power):
             **own,
         )
     assert (
-        len(slack) >= 25 and min(slack) > 0.0 and max(slack) < 1e-8
+        len(slack) >= 20 and min(slack) > 0.0 and max(slack) < 1e-8
     )  # of 174, the largest squared length
 
 
@@ -853,7 +842,10 @@ def main():
     )
     parser.add_argument("--algorithms", nargs="+", default=[*fm.ALGORITHMS, "winnow"])
     parser.add_argument(
-        "--trials", nargs="+", default=exact.TRIALS, help="watched, interrupted, or '' for neither"
+        "--trials",
+        nargs="+",
+        default=exact.TRIALS,
+        help="watched, stopped, interrupted, or '' for none",
     )
     parser.add_argument(
         "--show", type=int, default=5, help="problems printed of each fault and algorithm, at most"
