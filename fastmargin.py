@@ -6087,7 +6087,8 @@ def drive(
     enter = _entry(G, loop, state, parameters)
     enter(k, k)
     chunk = 1
-    rows = []
+    trace = np.empty(16, dtype=_TRACE)
+    count = 0  # rows of the trace
     iterates = []
     goals = _Goals(tol, eps, separates)
 
@@ -6100,7 +6101,7 @@ def drive(
             upper=bounds.upper,
             status=status,
             n_iter=k,
-            trace=np.array(rows, dtype=_TRACE),
+            trace=trace[:count].copy(),
             iterates=iterates,
             state=(name, [array.copy() for array in state]),
             note=note,
@@ -6113,7 +6114,7 @@ def drive(
         k, elapsed, chunk = _advance(enter, k, checkpoint, chunk)
         seconds += elapsed
         has_halted = k < checkpoint
-        stands = bool(rows) and k == before
+        stands = count > 0 and k == before
 
         # 3. Bound the margin: by what the loop holds, unless this decides something or rounding shows.
         alpha, p, *held = solution(*state)
@@ -6130,9 +6131,10 @@ def drive(
             bounds, status = _certified(G, alpha, p, interval, goals, has_halted, k, last)
 
         # 4. Write it down, and call back.
-        if stands:
-            rows.pop()
-        rows.append((k, products(k), seconds, bounds.lower, bounds.upper))
+        count += not stands
+        if count > trace.size:
+            trace = np.resize(trace, 2 * count)
+        trace[count - 1] = (k, products(k), seconds, bounds.lower, bounds.upper)
         if keep_iterates and not stands:
             iterates.append(alpha.copy())
         if callback is not None:
@@ -6140,7 +6142,7 @@ def drive(
             stops = isinstance(answer, (bool, np.bool_)) and answer
             if stops and status == "running":
                 bounds, status = _certified(G, alpha, p, interval, goals, has_halted, k, last)
-                rows[-1] = (k, products(k), seconds, bounds.lower, bounds.upper)
+                trace[count - 1] = (k, products(k), seconds, bounds.lower, bounds.upper)
                 if status == "running":
                     status = "stopped"
         if status != "running":
@@ -8130,7 +8132,9 @@ def _extend(G, span, sqrt_s, negligible):
         t = span.margins @ q
         residual = q - t @ span.weights
         w = residual
-        m = (G @ residual) / (sqrt_s * sqrt_s)
+        m = np.empty(q.size)
+        product(G, residual, m)
+        m /= sqrt_s * sqrt_s
         again = span.margins @ residual
         residual -= again @ span.weights
         m -= again @ span.margins

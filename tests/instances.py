@@ -396,10 +396,10 @@ CALLS = {
         **_COLUMN,
     ),
     # After an exact step the two points that took part tie, so that rounding chooses between them.
-    "frank_wolfe": Call({"eps": 1e-3}, cost="two columns", noise=1.0, **_VERTEX),
+    "frank_wolfe": Call({"eps": 1e-12}, cost="two columns", noise=1.0, **_VERTEX),
     "frank_wolfe, plain": Call({"eps": 1e-3, "variant": "plain"}, cost="column", **_VERTEX),
     "frank_wolfe, halting": Call(
-        {"eps": 1e-3, "stop": "separated"}, cost="two columns", halts=True, noise=1.0, **_VERTEX
+        {"eps": 1e-12, "stop": "separated"}, cost="two columns", halts=True, noise=1.0, **_VERTEX
     ),
     "snkp": Call(**_SMOOTHED),
     "snkp, on": Call({"stop": None}, start=2.0),
