@@ -9329,12 +9329,8 @@ _FEW_ROWS = 4000
 _PROBES = 128
 #   violators that join at a time, or a quarter of the set, at first half: turns against size; 24 x1.03, 384 x1.14
 _FEWEST_VIOLATORS = 96
-#   points in a block of stored entries; 32 and 512 from x0.9 to x1.2
-_NARROW_BLOCK = 128
-#   points in a block or a working set elsewhere: memory, 0.6 GB in single precision
-_WIDE_BLOCK = 12_000
-#   sweeps of blocks over all points before an iteration ends: certificates against work; 1 x1.02
-_SWEEPS = 4
+#   points in a working set: memory, 0.3 GB for pair steps and 1 GB for faces
+_LARGEST_SET = 8000
 
 # Faces:
 #   largest support for which faces come first; 64 x1.07 (up to x2.6), 1,024 x1.29 (up to x3.3)
@@ -9419,7 +9415,7 @@ _FEATURE_AIM = 1e-4
 
 
 _FINITE = _FAST | {"nnan"}  # for loops that choose by comparing, over finite numbers
-_PAIRS, _FACES, _SMALL_FACES, _BLOCKS, _NEWTON, _DESCENT = range(6)
+_PAIRS, _FACES, _SMALL_FACES, _NEWTON, _DESCENT = range(5)
 
 
 # ------------------------------------------------------------------------------------------------------
@@ -9722,12 +9718,9 @@ class _Limits(NamedTuple):
 
     tol : relative gap to reach
     eps : the ||p||_G / sqrt(s), over `_Problem.reach` of p, below which p is a witness
-    block : points in a block
-    largest_set : points in a working set of pair steps
-    largest_support : points in the support of a working set of pair steps
-    steps_per_point : pair steps for each point of a working set, or an eighth of a block, before it is left
+    steps_per_point : pair steps for each point of a working set before all margins are brought up to date
     in_coordinates : True if Newton steps work on the coordinates of the separator
-    takes_newton_steps : True if these take over where the support is too large for working sets, else blocks
+    takes_newton_steps : True if these take over where the support is too large for faces
     has_low_rank : True if Newton steps by products are those of a low rank: over a kernel on demand
     largest_face : largest support for which faces follow Newton steps
     turns : turns of steps on one weight, or one point of pairs, after another in an iteration; 0 for neither
@@ -9736,9 +9729,6 @@ class _Limits(NamedTuple):
 
     tol: float
     eps: float
-    block: int
-    largest_set: float
-    largest_support: int
     steps_per_point: int
     in_coordinates: bool
     takes_newton_steps: bool
@@ -9752,7 +9742,9 @@ class _Limits(NamedTuple):
         return self.takes_newton_steps and 2 * np.count_nonzero(m < 1.0) > m.size
 
     def is_for_newton_steps(self, support, m):
-        """Return True if the support has outgrown pair steps and faces, and Newton steps are better."""
+        """Return True if the support has outgrown faces, or will, and Newton steps are better."""
+        if support > 2 * _LARGEST_FACE:
+            return self.takes_newton_steps
         return support > max(_FEW_SLACK, m.size * _FEW_SLACK_SHARE) and self.has_slacks(m)
 
 
@@ -9779,14 +9771,8 @@ def _limits(G, scale, tol):
     width = base._width if base._has_rows else n
     base_scale = float(base.diagonal().max())
     # 1. What methods may hold
-    block = min(n, _WIDE_BLOCK)
-    largest_set = _WIDE_BLOCK
-    largest_support = 2 * _LARGEST_FACE
     steps_per_point = _STEPS_PER_POINT
     if _has_stored_entries(G):
-        block = min(n, _NARROW_BLOCK)
-        largest_set = math.inf
-        largest_support = _LARGEST_FACE
         steps_per_point = _STEPS_PER_STORED_POINT
     # 2. What Newton steps can do
     least_ridge = np.min(G.ridge)
@@ -9819,9 +9805,6 @@ def _limits(G, scale, tol):
     return _Limits(
         tol=_AIM * tol,
         eps=eps,
-        block=block,
-        largest_set=largest_set,
-        largest_support=largest_support,
         steps_per_point=steps_per_point,
         in_coordinates=in_coordinates,
         takes_newton_steps=in_coordinates or (is_stiff and is_in_range),
@@ -10877,12 +10860,21 @@ def _by_descent(problem, limits, alpha, m):
 # ------------------------------------------------------------------------------------------------------
 
 
-def _with_violators(problem, points, H, m, divisor, below, largest):
+def _worst(problem, alpha, m, count):
+    """Return the points that violate optimality most, by max(-g, min(g, x)), or by -g where x = 0."""
+    g = (m - 1.0) / problem.lengths
+    violations = np.where(
+        alpha > 0.0, np.maximum(-g, np.minimum(g, alpha * problem.lengths)), -g
+    )
+    return np.sort(np.argpartition(violations, -count)[-count:])
+
+
+def _with_violators(problem, points, H, m, divisor, below):
     """Add the points of smallest m_i < below, size / divisor at most, to points and H; return both.
 
-    The set has at most ``largest`` points.
+    The set has at most `_LARGEST_SET` points.
     """
-    most = min(max(_FEWEST_VIOLATORS, points.size // divisor), largest - points.size)
+    most = min(max(_FEWEST_VIOLATORS, points.size // divisor), _LARGEST_SET - points.size)
     outside = m.copy()
     outside[points] = np.inf
     found = np.flatnonzero(outside < below)
@@ -10890,16 +10882,16 @@ def _with_violators(problem, points, H, m, divisor, below, largest):
     placed = points.size if H.size else 0
     points = np.append(points, found)
     if points.size > len(H):
-        room = min(3 * points.size // 2 + 64, largest)
+        room = min(3 * points.size // 2 + 64, _LARGEST_SET)
         H = _widened(H[:placed, :placed], max(points.size, room))
     problem.place(points, placed, H)
     return points, H
 
 
-def _first_working_set(problem, alpha, m, precision, largest):
+def _first_working_set(problem, alpha, m, precision):
     """Return (points, H): all points if they are few, else the support and half as many points of least margin.
 
-    There are at most ``largest`` points.
+    Of a support that is too large it takes the points that violate optimality most.
     """
     if problem.n <= _FIRST_FACE:
         points = np.arange(problem.n)
@@ -10910,21 +10902,23 @@ def _first_working_set(problem, alpha, m, precision, largest):
     points = support
     if support.size <= len(problem.sides):  # nothing is known yet
         points = np.union1d(support, np.arange(0, problem.n, -(-problem.n // _PROBES)))
+    if points.size > _LARGEST_SET:
+        points = _worst(problem, alpha, m, _LARGEST_SET)
     H = np.empty((0, 0), precision)
-    return _with_violators(problem, points, H, m, 2, math.inf, largest)
+    return _with_violators(problem, points, H, m, 2, math.inf)
 
 
 def _on_working_set(problem, limits, method, alpha, m, gap):
     """Minimize on a working set that takes in violators until none is left; return why this ends.
 
-    The inner solver is `_solve_by_pairs`, or `_solve_on_faces`, which goes on with the factor that it left.
+    The inner solver is `_solve_by_pairs`, or `_solve_on_faces`, which goes on with the factor that it left.  The first
+    may leave a part of the support outside of the set, where its weights stay as they are.
     """
     tol = limits.tol
     inner_tol = 0.5 * tol  # what a working set is solved to, and violators beyond are not seen
     by_faces = method != _PAIRS
     precision = np.float64 if by_faces else np.float32
-    largest = math.inf if by_faces else limits.largest_set
-    points, H = _first_working_set(problem, alpha, m, precision, largest)
+    points, H = _first_working_set(problem, alpha, m, precision)
     is_closed = False  # True if no point outside is a violator
     is_rough = gap > tol
     norm = math.inf
@@ -10944,7 +10938,7 @@ def _on_working_set(problem, limits, method, alpha, m, gap):
             weights, L, P, steps, is_witness = _solve_on_faces(*given, L, P, most, inner_tol, eps)
         else:
             support = np.count_nonzero(alpha)
-            if support > limits.largest_support or limits.is_for_newton_steps(support, m):
+            if limits.is_for_newton_steps(support, m):
                 return "large"
             share = _CLOSED_SHARE if is_closed else _OPEN_SHARE
             most = limits.steps_per_point * size
@@ -10982,10 +10976,10 @@ def _on_working_set(problem, limits, method, alpha, m, gap):
             return "solved"
         if is_slow or work > _LONGEST_WALK or (method == _SMALL_FACES and P.size > _FIRST_FACE):
             return "slow"
-        if size >= largest:
+        if size >= _LARGEST_SET:
             return "large"
         # 4. Read violators: the worst of them join.
-        points, H = _with_violators(problem, points, H, m, 4, 1.0 - inner_tol, largest)
+        points, H = _with_violators(problem, points, H, m, 4, 1.0 - inner_tol)
         is_closed = points.size == size
         if by_faces and is_closed:
             _refine(problem, alpha, m, points[P], L)
@@ -11039,46 +11033,6 @@ def _refine(problem, alpha, m, points, L):
     problem.change(alpha, m, points, weights)
 
 
-def _violations(alpha, m, lengths):
-    """Return max(-g, min(g, x)), and -g where x = 0, so that points without a violation are in order, too."""
-    g = (m - 1.0) / lengths
-    return np.where(alpha > 0.0, np.maximum(-g, np.minimum(g, alpha * lengths)), -g)
-
-
-def _over_blocks(problem, limits, alpha, m, gap):
-    """Make pair steps on one block of points after another; return why this ends."""
-    size = limits.block
-    H = np.empty((size, size), np.float32)
-    seen = np.zeros(problem.n, dtype=bool)
-    goal = limits.tol
-    if gap <= limits.tol:
-        goal = _OPEN_SHARE * gap
-    for turn in range(_SWEEPS * problem.n // size + 1):
-        # 1. Read violators: the worst of them make a block.
-        worst = np.argpartition(_violations(alpha, m, problem.lengths), -size)[-size:]
-        block = np.sort(worst)
-        unseen = np.count_nonzero(~seen[block])
-        is_settled = turn > 0 and 5 * unseen < size
-        if is_settled and np.count_nonzero(alpha) <= limits.largest_support:
-            return "settled"
-        seen[block] = True
-        problem.place(block, 0, H)
-        # 2. Solve on the block.
-        weights, _ = _solve_by_pairs(
-            H,
-            problem.lengths[block],
-            alpha[block],
-            m[block],
-            _OPEN_SHARE * gap,
-            limits.steps_per_point * size // 8,
-        )
-        # 3. Bring all margins up to date.
-        gap, norm = problem.change(alpha, m, block, weights)
-        if gap <= goal or norm * alpha.sum() <= limits.eps * problem.reach(alpha):
-            return "solved"
-    return "slow"
-
-
 # ------------------------------------------------------------------------------------------------------
 # 9.8 rounds
 # ------------------------------------------------------------------------------------------------------
@@ -11093,7 +11047,7 @@ def _first_method(problem, limits, support):
     if support is not None:
         if support <= 2 * _FIRST_FACE:
             return _FACES
-        return _PAIRS if support <= limits.largest_support else _BLOCKS
+        return _PAIRS
     if limits.in_coordinates and problem.base._width <= _FIRST_FACE:
         return _NEWTON
     if problem.n <= _FIRST_FACE:
@@ -11116,18 +11070,18 @@ def _next_method(limits, method, end, support, m, is_halved, is_free):
         if end == "long":
             return _DESCENT
         return _NEWTON if limits.in_coordinates else _PAIRS
-    if method == _SMALL_FACES or end == "settled":
+    if method == _SMALL_FACES:
         return _PAIRS
     if method == _FACES:
-        return _FACES
+        return _FACES if support <= 2 * _LARGEST_FACE else _PAIRS
     if method == _NEWTON:
         if is_halved and end != "large":
             return _NEWTON
-        return _FACES if support <= limits.largest_face else _BLOCKS
+        return _FACES if support <= limits.largest_face else _PAIRS
     if method == _PAIRS and end == "solved" and is_halved and is_free:
         return _PAIRS  # from a better origin
     if end == "large" or support > _LARGEST_FACE or (end == "slow" and limits.has_slacks(m)):
-        return _NEWTON if limits.takes_newton_steps else _BLOCKS
+        return _NEWTON if limits.takes_newton_steps else _PAIRS
     return _FACES
 
 
@@ -11152,7 +11106,7 @@ def _proof_of_no_margin(problem, eps, p):
     return bound if eps > least else 0.0
 
 
-def _exact_loop(G, k, until, alpha, m, method, reads, problem, limits, is_done):
+def _exact_loop(G, k, until, alpha, m, method, reads, problem, limits, is_done, has_warned):
     """Minimize by one method in every iteration: the loop that the driver is given.
 
     ``method`` has one entry, the method of the next iteration; ``reads`` is that of the problem.  An iteration that has
@@ -11177,8 +11131,6 @@ def _exact_loop(G, k, until, alpha, m, method, reads, problem, limits, is_done):
             end = _by_low_rank(problem, limits, alpha, m, gap)
         elif current == _NEWTON:
             end = _by_newton_steps(problem, limits, alpha, m, gap)
-        elif current == _BLOCKS:
-            end = _over_blocks(problem, limits, alpha, m, gap)
         else:
             end = _on_working_set(problem, limits, current, alpha, m, gap)
         # 3. Certify: by a fresh product, which the driver bounds the margin by as well.
@@ -11200,29 +11152,30 @@ def _exact_loop(G, k, until, alpha, m, method, reads, problem, limits, is_done):
         is_free = problem.signs is not None
         following = _next_method(limits, current, end, support, m, is_halved, is_free)
         method[0] = following
-        if following == _BLOCKS and current != _BLOCKS:
+        if following == _PAIRS and support > _LARGEST_FACE:
             if current == _NEWTON and limits.in_coordinates:
                 # Nothing else sees more of so many points on so few coordinates.
                 is_done[0] = True
                 break
-            if support > limits.largest_support:
+            if not has_warned[0]:
+                has_warned[0] = True
                 remedy = "noisy points ask for a soft margin, by a ridge or a finite C"
                 if np.any(problem.ridge):
                     remedy = "noisy points ask for a larger ridge, which is a smaller C"
                 _warn(
-                    f"max_margin may take long: {support} points are in the support, too many for working sets; "
+                    f"max_margin may take long: {support} points are in the support, too many for Newton steps; "
                     f"{remedy}, or for a larger tol; a callback shows the interval"
                 )
         # 5. Halt if the next iteration would do the same.
         is_rounding = end == "rounding"
-        if current == _BLOCKS:
+        if current == following == _PAIRS:
             is_rounding |= gap <= limits.tol
         if current == _FACES:
             is_rounding |= new_gap > _STALLED * gap and new_norm > (1.0 - limits.tol) * norm
         has_stalled = is_rounding and not is_halved and new_norm > _STALLED * norm
         is_done[0] = has_stalled or (following == current and np.array_equal(alpha, start))
         # 6. Go over to faces where pair steps get nowhere.
-        is_stuck = following == current and current in (_BLOCKS, _PAIRS) and not is_halved
+        is_stuck = following == current == _PAIRS and not is_halved
         if is_stuck and support <= 2 * _LARGEST_FACE:
             method[0] = _FACES
     return k
@@ -11359,7 +11312,7 @@ def max_margin(
         _exact_loop,
         (alpha, m, np.array([method]), problem.reads),
         lambda alpha, *_: (alpha, alpha),
-        (problem, limits, [False]),
+        (problem, limits, [False], [False]),
         max_iter=max_iter,
         tol=tol,
         trace_at=trace_at,
