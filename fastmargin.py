@@ -9721,7 +9721,6 @@ class _Limits(NamedTuple):
     steps_per_point : pair steps for each point of a working set before all margins are brought up to date
     in_coordinates : True if Newton steps work on the coordinates of the separator
     takes_newton_steps : True if these take over where the support is too large for faces
-    has_low_rank : True if Newton steps by products are those of a low rank: over a kernel on demand
     largest_face : largest support for which faces follow Newton steps
     turns : turns of steps on one weight, or one point of pairs, after another in an iteration; 0 for neither
     by_points : True if they go over all weights of one point of pairs after another
@@ -9732,7 +9731,6 @@ class _Limits(NamedTuple):
     steps_per_point: int
     in_coordinates: bool
     takes_newton_steps: bool
-    has_low_rank: bool
     largest_face: int
     turns: int
     by_points: bool
@@ -9808,7 +9806,6 @@ def _limits(G, scale, tol):
         steps_per_point=steps_per_point,
         in_coordinates=in_coordinates,
         takes_newton_steps=in_coordinates or (is_stiff and is_in_range),
-        has_low_rank=points is base and points.kernel is not None and _is_on_demand(points),
         largest_face=largest_face,
         turns=turns,
         by_points=by_points,
@@ -10099,131 +10096,16 @@ def _newton_in_coordinates(rows, ridge, penalty, w):
     return w, np.maximum(1.0 - rows @ w, 0.0) / ridge, steps
 
 
-def _conjugate_gradients(product, stiffness, downhill, image, accuracy):
-    """Solve step + stiffness G step = downhill to a relative accuracy, given ``product(v)`` = G v and G downhill.
-
-    Return (step, G step).  In the inner product of G the equations are symmetric.
-    """
-    step = np.zeros(downhill.size)
-    rise = np.zeros(downhill.size)
-    residual = downhill.copy()
-    direction = downhill.copy()
-    direction_image = image.copy()
-    norm2 = downhill @ image
-    goal = accuracy**2 * norm2
-    for _ in range(_MOST_NEWTON_STEPS):
-        bent = direction + stiffness * direction_image
-        t = norm2 / (bent @ direction_image)
-        step += t * direction
-        rise += t * direction_image
-        residual -= t * bent
-        residual_image = product(residual)
-        previous = norm2
-        norm2 = residual @ residual_image
-        if norm2 <= goal:
-            break
-        direction *= norm2 / previous
-        direction += residual
-        direction_image *= norm2 / previous
-        direction_image += residual_image
-    return step, rise
-
-
-def _newton_by_products(product, ridge, v, m, accuracy):
-    """Minimize over w = sum_i v_i z_i from v, with the margins m_i = <z_i, w>; ``product(v)`` returns G v.
-
-    Return v at the minimum, where m_i = 1 - r_i v_i if v_i > 0, to this accuracy.
-    """
-    n = v.size
-    v = v.copy()
-    m = m.copy()
-    active = v > 0.0
-    error = math.inf
-    for _ in range(_MOST_NEWTON_STEPS):
-        # 1. The residual: ``image`` is what is added to the margins of active points, and at most to those of others.
-        weights = np.maximum(1.0 - m, 0.0) / ridge
-        downhill = weights - v
-        image = product(downhill)
-        previous = error
-        error = np.abs(image).max()
-        previously_active = active
-        active = m < 1.0
-        changed = np.count_nonzero(active != previously_active)
-        is_rounding = not downhill @ image > 0.0
-        if error <= accuracy or is_rounding or (error > 0.5 * previous and not changed):
-            break
-        # 2. A step, of which digits are of use until active points change.
-        digits = min(0.1, max(changed / n, 0.5 * accuracy / error))
-        step, rise = _conjugate_gradients(product, active / ridge, downhill, image, digits)
-        t = _minimizing_step(m, rise, ridge, v @ rise, step @ rise)
-        v += t * step
-        m += t * rise
-    return weights
-
-
-def _at_hand(problem, alpha, m):
-    """Return (points, G): the points that Newton steps change, and the base on them, None without room for it.
-
-    A kernel that is evaluated on demand is kept as a matrix in single precision.  It has the points of the support and
-    those with slacks alone, if these are fewer than half, and of K alone the upper triangle, which products read.
-    """
-    points = np.arange(problem.n)
-    K = _points_gram(problem.base)
-    if not _is_on_demand(K):
-        return points, problem.base
-    needed = np.flatnonzero((alpha > 0.0) | (m < 1.0))
-    if 2 * needed.size < problem.n:
-        points = needed
-    if np.array_equal(points, problem.kept[0]):
-        return problem.kept
-    problem.kept = (None, None)
-    G = problem.base._restrict(points)
-    K = _points_gram(G)
-    n = K.n
-    if n > _AT_HAND:
-        return points, None
-    matrix = np.empty((n, n), np.float32)
-    every = np.arange(n)
-    step = max(_AT_ONCE // n, 256)
-    for start in range(0, n, step):
-        first = max(0, start - _STREAMS) if G is K else 0
-        rows = every[start : start + step]
-        matrix[rows, first:] = K.block(rows, every[first:])
-    matrix = DenseGram._of(matrix)
-    G = matrix if G is K else G._changed(K=matrix)
-    problem.kept = (points, G)
-    return problem.kept
-
-
-def _by_newton_steps(problem, limits, alpha, m, gap):
-    """Minimize by Newton steps, to the digits of what is at hand; return why they end."""
-    points, G = _at_hand(problem, alpha, m)
-    if G is None:
-        return "large"
-    v = alpha[points] / problem.scale
-    # 1. In coordinates
-    if limits.in_coordinates:
-        rows, penalty = _with_bias(G.coordinates(), problem.signs)
-        w = penalty * (v @ rows)
-        _, weights, steps = _newton_in_coordinates(rows, problem.ridge, penalty, w)
-        problem.reads[0] += (2 * steps + 1) * problem.n**2
-        if all(weights[side].any() for side in problem.sides):  # else all slacks are rounding
-            # Beside ridges 300 decades apart weights overflow, and `_exact_loop` goes back to those before.
-            with np.errstate(over="ignore"):
-                alpha[:] = weights * problem.scale
-        return "solved"
-
-    # 2. By products
-    def product(v):
-        problem.reads[0] += points.size**2
-        return G @ v + problem.from_shift(points, v, points)
-
-    ridge = _frozen(problem.ridge[points])
-    accuracy = _NEWTON_AIM * limits.tol
-    if G is problem.kept[1]:  # in single precision; the rest is for the next iteration
-        accuracy = max(accuracy, _SINGLE_DIGITS * min(1.0, gap))
-    weights = _newton_by_products(product, ridge, v, m[points] - ridge * v, accuracy)
-    alpha[points] = weights * problem.scale
+def _by_newton_steps(problem, limits, alpha, m):
+    """Minimize by Newton steps in coordinates; return why they end."""
+    rows, penalty = _with_bias(problem.base.coordinates(), problem.signs)
+    w = penalty * (alpha / problem.scale @ rows)
+    _, weights, steps = _newton_in_coordinates(rows, problem.ridge, penalty, w)
+    problem.reads[0] += (2 * steps + 1) * problem.n**2
+    if all(weights[side].any() for side in problem.sides):  # else all slacks are rounding
+        # Beside ridges 300 decades apart weights overflow, and `_exact_loop` goes back to those before.
+        with np.errstate(over="ignore"):
+            alpha[:] = weights * problem.scale
     return "solved"
 
 
@@ -10362,6 +10244,40 @@ def _weights_of(rows, w):
 #     slacks, less its dual objective.
 # (4) Else an exact line search goes from f towards sum_i b_i z_i.  Of f the margins and the norm are kept, not its
 #     weights: those of (1) are huge, of both signs.  Then (2) again, from the weights b.
+
+
+def _at_hand(problem, alpha, m):
+    """Return (points, G): the points that Newton steps change, and the base on them, None without room for it.
+
+    A kernel that is evaluated on demand is kept as a matrix in single precision.  It has the points of the support and
+    those with slacks alone, if these are fewer than half, and of K alone the upper triangle, which products read.
+    """
+    points = np.arange(problem.n)
+    K = _points_gram(problem.base)
+    if not _is_on_demand(K):
+        return points, problem.base
+    needed = np.flatnonzero((alpha > 0.0) | (m < 1.0))
+    if 2 * needed.size < problem.n:
+        points = needed
+    if np.array_equal(points, problem.kept[0]):
+        return problem.kept
+    problem.kept = (None, None)
+    G = problem.base._restrict(points)
+    K = _points_gram(G)
+    n = K.n
+    if n > _AT_HAND:
+        return points, None if G is K else G
+    matrix = np.empty((n, n), np.float32)
+    every = np.arange(n)
+    step = max(_AT_ONCE // n, 256)
+    for start in range(0, n, step):
+        first = max(0, start - _STREAMS) if G is K else 0
+        rows = every[start : start + step]
+        matrix[rows, first:] = K.block(rows, every[first:])
+    matrix = DenseGram._of(matrix)
+    G = matrix if G is K else G._changed(K=matrix)
+    problem.kept = (points, G)
+    return problem.kept
 
 
 class _SingleBlocks:
@@ -10619,9 +10535,10 @@ def _newton_on_active_points(product, ridge, low_rank, v, image, is_rough, share
 
 
 def _by_low_rank(problem, limits, alpha, m, gap):
-    """Make Newton steps over a kernel on demand, by a matrix of it if there is room; return why they end."""
+    """Make Newton steps by products; return why they end."""
     points, G = _at_hand(problem, alpha, m)
-    blocks = _SingleBlocks(problem.base, points)
+    if G is None:
+        blocks = _SingleBlocks(problem.base, points)
     ridge = _frozen(problem.ridge[points])
 
     def product(rows, columns, v):
@@ -11127,10 +11044,10 @@ def _exact_loop(G, k, until, alpha, m, method, reads, problem, limits, is_done, 
             end = _by_points(problem, limits, alpha, m, gap)
         elif current == _DESCENT:
             end = _by_descent(problem, limits, alpha, m)
-        elif current == _NEWTON and limits.has_low_rank:
-            end = _by_low_rank(problem, limits, alpha, m, gap)
+        elif current == _NEWTON and limits.in_coordinates:
+            end = _by_newton_steps(problem, limits, alpha, m)
         elif current == _NEWTON:
-            end = _by_newton_steps(problem, limits, alpha, m, gap)
+            end = _by_low_rank(problem, limits, alpha, m, gap)
         else:
             end = _on_working_set(problem, limits, current, alpha, m, gap)
         # 3. Certify: by a fresh product, which the driver bounds the margin by as well.
