@@ -9396,14 +9396,13 @@ _AT_HAND = 20_000
 _WRITTEN_DOWN = 1 << 26
 
 # Low rank:
-#   points that span the features, over the root of n: equations against products; n = 50,000 and C = 1: 8 x1.29
+#   points that span the features, over the root of what a product reads for a point, n / 2 of a kernel; twice: equations
+#   against products; n = 50,000 and C = 1: 8 x1.29
 _LANDMARKS = 5
 #   entries of the features: memory, 1 GB
 _FEATURE_ENTRIES = 1 << 27
 #   eigenvalues that count, over the largest; others have few digits
 _FEATURE_DIGITS = 1e-10
-#   relative gap above which a run of Newton steps begins with the features alone
-_ROUGH = 0.1
 #   share of the duality gap that conjugate gradients leave on active points, which others then follow
 _ACTIVE_SHARE = 0.01
 #   the same over what is aimed at; less where the gap does not fall; 0.05 and 0.2 up to x13
@@ -10303,27 +10302,17 @@ class _SingleBlocks:
         return self.c[rows] * self.kernel.sums(weights[None], others, points)[0]
 
 
-def _nystroem_features(problem, points, is_at_hand):
+def _nystroem_features(problem, points):
     """Return (F, missed) on these k points: F, (k, rank), and diag(G - F F'), (k,), of the G that the solver reads.
 
-    The points S are drawn by a fixed seed.  They are twice as many where few miss more than the ridge, and G is not at
-    hand, so that products are dear.
-    """
-    few = math.ceil(_LANDMARKS * math.sqrt(points.size))
-    F, missed = _features_of_few(problem, points, few)
-    if not is_at_hand and missed.mean() > problem.ridge[points].mean():
-        F, missed = _features_of_few(problem, points, 2 * few)
-    return F, missed
-
-
-def _features_of_few(problem, points, few):
-    """Do as `_nystroem_features`, for ``few`` points S, or as many as memory has room for.
-
-    With a free intercept the solver reads G from an origin o = Z'v, v being `_Problem.origin`, and penalises the bias.
-    So row i loses y_i times F'v, the o of the features, and the bias is one column more.  As v is 0 outside of the
-    support alone, ``points`` must have all of the support among them, as those of `_at_hand` do.
+    The points S are drawn by a fixed seed.  With a free intercept the solver reads G from an origin o = Z'v, v being
+    `_Problem.origin`, and penalises the bias.  So row i loses y_i times F'v, the o of the features, and the bias is one
+    column more.  As v is 0 outside of the support alone, ``points`` must have all of the support among them, as those
+    of `_at_hand` do.
     """
     n = points.size
+    entries = min(problem.base._work, 0.5 * n * n)  # that a product reads
+    few = math.ceil(_LANDMARKS * math.sqrt(2.0 * entries / n))
     size = min(n, few, max(1, _FEATURE_ENTRIES // n))
     # 1. The features of S, without those that have few digits
     S = points[np.sort(np.random.default_rng(0).choice(n, size, replace=False))]
@@ -10457,7 +10446,7 @@ def _preconditioned_conjugate_gradients(product, precondition, ridge, b, residua
     return b, residual
 
 
-def _newton_on_active_points(product, ridge, low_rank, v, image, is_rough, share):
+def _newton_on_active_points(product, ridge, low_rank, v, image, share):
     """Make the Newton steps (2) to (4) from the weights v with G v = ``image``, or from (1) if that is better.
 
     ``product(rows, columns, v)`` multiplies by a block of G.  Return weights b >= 0 whose duality gap is at most this
@@ -10467,12 +10456,12 @@ def _newton_on_active_points(product, ridge, low_rank, v, image, is_rough, share
     # 1. f by its margins and its squared norm
     m = image
     norm2 = v @ image
-    if is_rough:
-        start, start_norm2 = low_rank.minimize()
-        if _objective(start, start_norm2, ridge) < _objective(m, norm2, ridge):
-            m = start
-            norm2 = start_norm2
-            v = None
+    start, start_norm2 = low_rank.minimize()
+    if _objective(start, start_norm2, ridge) < _objective(m, norm2, ridge):
+        m = start
+        norm2 = start_norm2
+        v = np.maximum(1.0 - m, 0.0) / ridge
+        image = product(every, every, v)
     best = np.maximum(1.0 - m, 0.0) / ridge
     aim = _ACTIVE_AIM
     gaps = []
@@ -10482,15 +10471,11 @@ def _newton_on_active_points(product, ridge, low_rank, v, image, is_rough, share
         inside = np.flatnonzero(active)
         outside = np.flatnonzero(~active)
         r = ridge[inside]
-        if v is None:
-            b = (1.0 - m[inside]) / r
-            residual = 1.0 - product(inside, inside, b) - r * b
-        else:
-            b = v[inside]
-            residual = 1.0 - image[inside] - r * b
-            left = outside[v[outside] != 0.0]
-            if left.size:
-                residual += product(inside, left, v[left])
+        b = v[inside]
+        residual = 1.0 - image[inside] - r * b
+        left = outside[v[outside] != 0.0]
+        if left.size:
+            residual += product(inside, left, v[left])
         low_rank.activate(active)
         objective = _objective(m, norm2, ridge)
         error = min(objective, residual @ (residual / r))
@@ -10534,7 +10519,7 @@ def _newton_on_active_points(product, ridge, low_rank, v, image, is_rough, share
     return best
 
 
-def _by_low_rank(problem, limits, alpha, m, gap):
+def _by_low_rank(problem, limits, alpha, m):
     """Make Newton steps by products; return why they end."""
     points, G = _at_hand(problem, alpha, m)
     if G is None:
@@ -10552,11 +10537,11 @@ def _by_low_rank(problem, limits, alpha, m, gap):
             image = (G @ of_all)[rows]
         return image + problem.from_shift(points[columns], v, points[rows])
 
-    F, missed = _nystroem_features(problem, points, G is not None)
+    F, missed = _nystroem_features(problem, points)
     low_rank = _LowRank(F, _frozen(ridge + missed))
     v = alpha[points] / problem.scale
     image = m[points] - ridge * v
-    weights = _newton_on_active_points(product, ridge, low_rank, v, image, gap > _ROUGH, limits.tol)
+    weights = _newton_on_active_points(product, ridge, low_rank, v, image, limits.tol)
     alpha[points] = weights * problem.scale
     return "solved"
 
@@ -11047,7 +11032,7 @@ def _exact_loop(G, k, until, alpha, m, method, reads, problem, limits, is_done, 
         elif current == _NEWTON and limits.in_coordinates:
             end = _by_newton_steps(problem, limits, alpha, m)
         elif current == _NEWTON:
-            end = _by_low_rank(problem, limits, alpha, m, gap)
+            end = _by_low_rank(problem, limits, alpha, m)
         else:
             end = _on_working_set(problem, limits, current, alpha, m, gap)
         # 3. Certify: by a fresh product, which the driver bounds the margin by as well.
