@@ -3426,6 +3426,8 @@ def _representation(G):
             f"{type(G).__name__} must say the precision that it computes in: unit = 2.0**-53 for double precision, "
             "2.0**-24 for single precision"
         )
+    if _is_free(G.intercept) and (G.labels is None or set(np.unique(G.labels)) != {-1, 1}):
+        raise ValueError("labels must be -1 and +1, and of both classes, for a free intercept")
     return G, G.scale
 
 
