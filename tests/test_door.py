@@ -729,9 +729,6 @@ REFUSALS = {  # by what is wrong: calls, their error, and words
         (lambda: fm.features(X, Y, normalize="l2"), ValueError, ["normalize", "'l2'"]),
         (lambda: fm.gram(X, Y, C=1.0), TypeError, ["C", "ridge=1/(2*C)", "MaxMarginClassifier"]),
         (lambda: fm.lazy_gram(X, Y, C=1.0), TypeError, ["C", "ridge=1/(2*C)"]),
-        (lambda: fm.max_margin(K.signed(Y), C=1.0), TypeError, ["'C'", "ridge=1/(2*C)"]),
-        (lambda: fm.momentum(K.signed(Y), intercept="free"), TypeError, ["'intercept'", "gram"]),
-        (lambda: fm.perceptron(K.signed(Y), kernel="rbf"), TypeError, ["'kernel'", "gram"]),
         (lambda: fm.gram(X, "rbf"), TypeError, ["y", "'rbf'", "label", "names"]),
         (
             lambda: fm.certificate(fm.features(X, Y, intercept="free"), EYE[0], EYE[0]),
