@@ -8743,6 +8743,8 @@ def _signed_rows(Z, labels):
     if isinstance(Z, Gram):
         raise TypeError("Z must hold the signed rows y_i x_i, such as y[:, None] * X, and not a G")
     dimensions = 2 if _is_sparse(Z) else _dimensions(Z)
+    if isinstance(Z, list | tuple) and dimensions == 2:
+        dimensions = 1 + _dimensions(Z[0])
     if dimensions != 3:
         if dimensions not in (None, 2):
             raise ValueError(
