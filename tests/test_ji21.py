@@ -178,7 +178,7 @@ def test_momentum_is_done_within_the_root_of_8_ln_n_over_eps(case, kind, scale):
     G = form(kind, Z)
     for eps in (0.5, 0.1, 0.01, 1e-3, 1e-4):
         eps *= np.sqrt(scale_of(G))
-        bound = max(1.0, math.sqrt(8 * scale_of(G) * math.log(len(Z))) / eps)
+        bound = math.sqrt(8 * scale_of(G) * math.log(len(Z))) / eps
         result = fm.momentum(G, eps=eps, max_iter=20 * math.ceil(bound), trace_at=[])
         assert result.status == "infeasible" and result.n_iter <= bound
         looked = fm.momentum(
