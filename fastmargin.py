@@ -113,7 +113,7 @@ from collections import namedtuple
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias, TypedDict, TypeVar, Unpack
+from typing import Any, NamedTuple, TypeAlias, TypedDict, Unpack
 
 import numpy as np
 from numba import get_num_threads, njit, prange, threading_layer
@@ -190,7 +190,6 @@ def __dir__():
 Array: TypeAlias = NDArray[Any]
 GramLike: TypeAlias = "ArrayLike | Gram"  # what algorithms take as G
 Callback: TypeAlias = "Callable[[Result], object] | None"
-_Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
 # Sums may be reordered and fused; NaN and infinity keep their meaning.
 _FAST = {"reassoc", "contract", "nsz"}
@@ -6321,14 +6320,6 @@ def _note_on_rounding(G, bounds):
 def _first_iteration(options):
     """Return the iteration that a run with these options starts at."""
     return getattr(options.get("start"), "n_iter", 0)
-
-
-def _algorithm(**_):
-    """Goes when no algorithm names it."""
-    return lambda function: function
-
-
-_run_options = _algorithm
 
 
 # ======================================================================================================
