@@ -113,7 +113,7 @@ from collections import namedtuple
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias, TypedDict, TypeVar, Unpack
+from typing import Any, NamedTuple, TypeAlias, TypedDict, Unpack
 
 import numpy as np
 from numba import get_num_threads, njit, prange, threading_layer
@@ -190,7 +190,6 @@ def __dir__():
 Array: TypeAlias = NDArray[Any]
 GramLike: TypeAlias = "ArrayLike | Gram"  # what algorithms take as G
 Callback: TypeAlias = "Callable[[Result], object] | None"
-_Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
 # Sums may be reordered and fused; NaN and infinity keep their meaning.
 _FAST = {"reassoc", "contract", "nsz"}
@@ -6325,14 +6324,6 @@ def _first_iteration(options):
     return getattr(options.get("start"), "n_iter", 0)
 
 
-def _algorithm(**_):
-    """Goes when no algorithm names it."""
-    return lambda function: function
-
-
-_run_options = _algorithm
-
-
 # ======================================================================================================
 # 8 algorithms
 # ======================================================================================================
@@ -8755,6 +8746,8 @@ def _signed_rows(Z, labels):
     if isinstance(Z, Gram):
         raise TypeError("Z must hold the signed rows y_i x_i, such as y[:, None] * X, and not a G")
     dimensions = 2 if _is_sparse(Z) else _dimensions(Z)
+    if isinstance(Z, list | tuple) and dimensions == 2:
+        dimensions = 1 + _dimensions(Z[0])
     if dimensions != 3:
         if dimensions not in (None, 2):
             raise ValueError(
