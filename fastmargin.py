@@ -3365,7 +3365,9 @@ def _step_of(G, name):
     """Return the operation of a named tuple, which compiled code that runs without the compiler calls."""
     step = getattr(type(G), name, None)
     if step is None:
-        raise TypeError(f"G must be a Gram, got {type(G).__name__}: DenseGram(G) is that of a matrix")
+        raise TypeError(
+            f"G must be a Gram, got {type(G).__name__}: DenseGram(G) is that of a matrix"
+        )
     return step
 
 
