@@ -400,7 +400,8 @@ class Result(NamedTuple):
 
 def _warn(message, category=UserWarning):
     """Warn at the line of the user's program that called into this module."""
-    passed = (_warn.__code__.co_filename, contextlib.__file__, functools.__file__)
+    decorator = np.errstate.__enter__.__code__.co_filename
+    passed = (_warn.__code__.co_filename, contextlib.__file__, functools.__file__, decorator)
     frame = sys._getframe(1)
     level = 2
     while frame.f_back is not None and frame.f_code.co_filename in passed:
