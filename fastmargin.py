@@ -5982,7 +5982,7 @@ def drive(
     loop: Callable[..., int],
     state: tuple[Array, ...],
     solution: Callable[..., tuple[Array, ...]],
-    parameters: tuple[Any, ...] = (),
+    parameters: tuple[Any, ...] | Callable[[int, int], tuple[Any, ...]] = (),
     *,
     max_iter: int,
     tol: float | None = None,
@@ -6016,8 +6016,10 @@ def drive(
         ``solution(*state) -> (alpha, p)``, or ``(alpha, p, G alpha, G p)`` where the loop keeps these.  p >= 0 may have
         any sum.  If alpha is p, return one array twice.  With G alpha and G p most checkpoints take no product; each
         iteration may change their entries by 16 roundings, relative to s ||alpha||_1 and s ||p||_1.
-    parameters : tuple
+    parameters : tuple or callable
         Other arguments of the loop: numbers, arrays that it only reads, functions of Python source.
+        ``parameters(k, until)`` returns those of an entry into the loop, as for numbers of which every iteration takes
+        the next.
     max_iter : int
         The largest number of updates in this call.
     tol, trace_at, keep_iterates, callback, start : as in `RunOptions`
@@ -6204,10 +6206,11 @@ def _entry(G, loop, state, parameters):
         loop = getattr(loop, "py_func", loop)
 
     def enter(k, until):
+        others = parameters(k, until) if callable(parameters) else parameters
         if is_compiled:
-            reached = _enter(loop, G.arrays, k, until, *state, *parameters)
+            reached = _enter(loop, G.arrays, k, until, *state, *others)
         else:
-            reached = loop(G, k, until, *state, *parameters)
+            reached = loop(G, k, until, *state, *others)
         if not (isinstance(reached, (int, np.integer)) and k <= reached <= until):
             raise ValueError(
                 f"a loop sent from iteration {k} to {until} must return the iteration reached, got {reached!r}"
@@ -7567,8 +7570,9 @@ def _draw(m, uniform, weights):
 
 
 @njit(cache=_CACHE)
-def _sampling_loop(G, k, until, alpha, g, m, gm, drawn, column, first, uniforms, momentum, step):
+def _sampling_loop(G, k, until, alpha, g, m, gm, drawn, column, uniforms, momentum, step):
     """ji21, section 4: `_momentum_loop` with ``drawn`` = e_i and ``column`` = G e_i for q and G q."""
+    first = k
     while k < until:
         i = _draw(m, uniforms[k - first], column)
         beta = k / (k + 1.0) if momentum else 0.0
@@ -7642,18 +7646,20 @@ def adaptive_sampling(
     """
     step = _number(step, "step")
     seed = _count(seed, "seed")
-    max_iter = _count(max_iter, "max_iter")
     G, scale = _representation(G)
     n = len(G)
-    first = _first_iteration(options)
-    bits = np.random.PCG64(seed).advance(first).random_raw(max_iter)
-    uniforms = (bits >> np.uint64(11)) * 2.0**-53
+
+    def parameters(k, until):
+        bits = np.random.PCG64(seed).advance(k).random_raw(until - k)
+        uniforms = (bits >> np.uint64(11)) * 2.0**-53
+        return uniforms, bool(momentum), step / scale
+
     return drive(
         G,
         _sampling_loop,
         tuple(np.zeros((6, n))),
         lambda alpha, g, m, gm, drawn, column: (alpha, alpha, m, m),
-        (first, uniforms, bool(momentum), step / scale),
+        parameters,
         max_iter=max_iter,
         products=lambda k: k / n,
         **options,
@@ -7674,30 +7680,44 @@ _SCHEDULES = {
 
 
 def _bounds(lam, lam0, max_iter, options):
-    """Return the iteration t_0 at which the run starts, and 1 / lambda_t for t = t_0 + 1 to t_0 + max_iter.
+    """Return a function of (k, until): 1 / lambda_t, lambda_t = lam0 s(t), for t = k + 1 to ``until``.
 
-    lambda_t = lam0 s(t); s by name, callable, or array of all s(t) from t = 1 on.
+    s is given by name, callable, or array of all s(t) from t = 1 on.
     """
-    first = _first_iteration(options)
-    last = first + _count(max_iter, "max_iter")
+    lam0 = _number(lam0, "lam0")
     if isinstance(lam, str):
         schedule = _SCHEDULES[_choice(lam, "lam", tuple(_SCHEDULES))]
-        values = schedule(np.arange(first + 1.0, last + 1.0))
     elif callable(lam):
-        values = np.array([float(lam(t)) for t in range(first + 1, last + 1)])
+
+        def schedule(t):
+            return np.array([float(lam(int(number))) for number in t])
+
     else:
         values = _numbers(lam, "lam")
+        last = _first_iteration(options) + _count(max_iter, "max_iter")
         if values.ndim != 1 or values.size < last:
             raise ValueError(
                 f"lam must hold a value for each of {last} iterations; got shape {values.shape}"
             )
-        values = values[first:last].astype(np.float64)
+        values = _nonnegative_values(values[:last].astype(np.float64), 0)
+
+        def schedule(t):
+            return values[t.astype(np.int64) - 1]
+
+    def bounds(k, until):
+        with np.errstate(divide="ignore", over="ignore", under="ignore"):
+            return 1.0 / (lam0 * _nonnegative_values(schedule(np.arange(k + 1.0, until + 1.0)), k))
+
+    return bounds
+
+
+def _nonnegative_values(values, k):
+    """Return s(t) for t = k + 1, k + 2, ...; refuse a negative one."""
     wrong = np.flatnonzero(~(values >= 0.0))
     if wrong.size:
         i = wrong[0]
-        raise ValueError(f"lam must be at least 0; at t = {first + i + 1} it is {values[i]:g}")
-    with np.errstate(divide="ignore", over="ignore", under="ignore"):
-        return first, 1.0 / (_number(lam0, "lam0") * values)
+        raise ValueError(f"lam must be at least 0; at t = {k + i + 1} it is {values[i]:g}")
+    return values
 
 
 @njit(cache=_CACHE)
@@ -7735,11 +7755,12 @@ def _descent_step(G, step, options):
 
 
 @njit(cache=_CACHE)
-def _diagonal_loop(G, k, until, alpha, m, found, first, bounds, step):
-    """apidopoulos22, Algorithm 1, in alpha = -u; m = G alpha, and bounds are the 1 / lambda_t from t = first + 1 on.
+def _diagonal_loop(G, k, until, alpha, m, found, bounds, step):
+    """apidopoulos22, Algorithm 1, in alpha = -u; m = G alpha, and bounds are the 1 / lambda_t from t = k + 1 on.
 
     found[0] is the step, unless this run has one of its own, above 0.
     """
+    first = k
     if step == 0.0:
         step = found[0]
     while k < until:
@@ -7762,7 +7783,6 @@ def _inertial_loop(
     mz,
     age,
     found,
-    first,
     bounds,
     step,
     accel,
@@ -7773,6 +7793,7 @@ def _inertial_loop(
     ``previous`` is alpha one step ago, z the point that the step is taken from; m, previous_m and mz are their products
     with G.  age[0] counts the steps from the last restart.
     """
+    first = k
     if step == 0.0:
         step = found[0]
     while k < until:
@@ -7851,7 +7872,7 @@ def diagonal_descent(
     ('certified', 0.92388)
     """
     G, _ = _representation(G)
-    first, bounds = _bounds(lam, lam0, max_iter, options)
+    bounds = _bounds(lam, lam0, max_iter, options)
     found, spent = _descent_step(G, step, options)
     alpha, m = np.zeros((2, len(G)))
     return drive(
@@ -7859,7 +7880,7 @@ def diagonal_descent(
         _diagonal_loop,
         (alpha, m, found),
         lambda alpha, m, found: (alpha, alpha, m, m),
-        (first, bounds, step or 0.0),
+        lambda k, until: (bounds(k, until), step or 0.0),
         max_iter=max_iter,
         products=lambda k: found[1] + k,
         spent=spent,
@@ -7942,7 +7963,7 @@ def inertial_diagonal_descent(
     """
     accel = _number(accel, "accel")
     G, _ = _representation(G)
-    first, bounds = _bounds(lam, lam0, max_iter, options)
+    bounds = _bounds(lam, lam0, max_iter, options)
     found, spent = _descent_step(G, step, options)
     vectors = np.zeros((6, len(G)))
     return drive(
@@ -7950,7 +7971,7 @@ def inertial_diagonal_descent(
         _inertial_loop,
         (*vectors, np.zeros(1), found),
         lambda alpha, previous, m, *_: (alpha, alpha, m, m),
-        (first, bounds, step or 0.0, accel, bool(restart)),
+        lambda k, until: (bounds(k, until), step or 0.0, accel, bool(restart)),
         max_iter=max_iter,
         products=lambda k: found[1] + k,
         spent=spent,
