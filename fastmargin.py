@@ -400,7 +400,8 @@ class Result(NamedTuple):
 
 def _warn(message, category=UserWarning):
     """Warn at the line of the user's program that called into this module."""
-    passed = (_warn.__code__.co_filename, contextlib.__file__, functools.__file__)
+    decorator = np.errstate.__enter__.__code__.co_filename
+    passed = (_warn.__code__.co_filename, contextlib.__file__, functools.__file__, decorator)
     frame = sys._getframe(1)
     level = 2
     while frame.f_back is not None and frame.f_code.co_filename in passed:
@@ -3425,6 +3426,8 @@ def _representation(G):
             f"{type(G).__name__} must say the precision that it computes in: unit = 2.0**-53 for double precision, "
             "2.0**-24 for single precision"
         )
+    if _is_free(G.intercept) and (G.labels is None or set(np.unique(G.labels)) != {-1, 1}):
+        raise ValueError("labels must be -1 and +1, and of both classes, for a free intercept")
     return G, G.scale
 
 
