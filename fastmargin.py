@@ -5976,7 +5976,6 @@ class RunOptions(_Options, total=False):
     start: Result | None
 
 
-@np.errstate(under="ignore")
 def drive(
     G: GramLike,
     loop: Callable[..., int],
@@ -6114,45 +6113,46 @@ def drive(
             bias=bounds.bias,
         )
 
-    for checkpoint in checkpoints:
-        # 2. Go to the checkpoint, or to where the loop halts, which may be where the last row of the trace stands.
-        before = k
-        k, elapsed, chunk = _advance(enter, k, checkpoint, chunk)
-        seconds += elapsed
-        has_halted = k < checkpoint
-        stands = count > 0 and k == before
+    with np.errstate(under="ignore"):
+        for checkpoint in checkpoints:
+            # 2. Go to the checkpoint, or to where the loop halts, which may be where the last row of the trace stands.
+            before = k
+            k, elapsed, chunk = _advance(enter, k, checkpoint, chunk)
+            seconds += elapsed
+            has_halted = k < checkpoint
+            stands = count > 0 and k == before
 
-        # 3. Bound the margin: by what the loop holds, unless this decides something or rounding shows.
-        alpha, p, *held = solution(*state)
-        bounds = None
-        status = "running"
-        if held and interval is None and not has_halted and k < last:
-            bounds = _interval(G, alpha, p, held=held, drift=_DRIFT * (k + 1))
-            if not goals.are_far(bounds, p):
-                bounds = None
-        is_fresh = bounds is None
-        if is_fresh or keep_iterates or callback is not None:
-            alpha, p = _in_form(alpha, p, G.signs, k)
-        if is_fresh:
-            bounds, status = _certified(G, alpha, p, interval, goals, has_halted, k, last)
-
-        # 4. Write it down, and call back.
-        count += not stands
-        if count > trace.size:
-            trace = np.resize(trace, 2 * count)
-        trace[count - 1] = (k, products(k), seconds, bounds.lower, bounds.upper)
-        if keep_iterates and not stands:
-            iterates.append(alpha.copy())
-        if callback is not None:
-            answer = callback(result(status))
-            stops = isinstance(answer, (bool, np.bool_)) and answer
-            if stops and status == "running":
+            # 3. Bound the margin: by what the loop holds, unless this decides something or rounding shows.
+            alpha, p, *held = solution(*state)
+            bounds = None
+            status = "running"
+            if held and interval is None and not has_halted and k < last:
+                bounds = _interval(G, alpha, p, held=held, drift=_DRIFT * (k + 1))
+                if not goals.are_far(bounds, p):
+                    bounds = None
+            is_fresh = bounds is None
+            if is_fresh or keep_iterates or callback is not None:
+                alpha, p = _in_form(alpha, p, G.signs, k)
+            if is_fresh:
                 bounds, status = _certified(G, alpha, p, interval, goals, has_halted, k, last)
-                trace[count - 1] = (k, products(k), seconds, bounds.lower, bounds.upper)
-                if status == "running":
-                    status = "stopped"
-        if status != "running":
-            break
+
+            # 4. Write it down, and call back.
+            count += not stands
+            if count > trace.size:
+                trace = np.resize(trace, 2 * count)
+            trace[count - 1] = (k, products(k), seconds, bounds.lower, bounds.upper)
+            if keep_iterates and not stands:
+                iterates.append(alpha.copy())
+            if callback is not None:
+                answer = callback(result(status))
+                stops = isinstance(answer, (bool, np.bool_)) and answer
+                if stops and status == "running":
+                    bounds, status = _certified(G, alpha, p, interval, goals, has_halted, k, last)
+                    trace[count - 1] = (k, products(k), seconds, bounds.lower, bounds.upper)
+                    if status == "running":
+                        status = "stopped"
+            if status != "running":
+                break
     return result(status, np.array(iterates) if keep_iterates else None)
 
 

@@ -539,7 +539,7 @@ def test_a_run_begins_with_the_weights_of_another_problem(kind, rho):
         warm = fm.max_margin(G, start=start)
         assert warm.status == cold.status and np.array_equal(given, start)
         assert warm.lower <= cold.upper and cold.lower <= warm.upper
-        if given.any():
+        if given.any() and warm.n_iter > 0:  # else the row is that of more precise products
             alpha = given / given.sum()
             wanted = fm.certificate(G, alpha, alpha)
             assert (warm.trace["lower"][0], warm.trace["upper"][0]) == pytest.approx(
@@ -563,11 +563,11 @@ def test_bad_weights_to_begin_with():
             TypeError,
             ["start", "Result"],
         )
-    other = fm.max_margin(np.eye(4))
+    other = fm.max_margin(np.eye(3))
     check_raises(
-        lambda: fm.max_margin(2.0 * np.eye(4), start=other),
+        lambda: fm.max_margin(np.eye(4), start=other),
         ValueError,
-        ["same G", "start=result.alpha"],
+        ["same algorithm and shape", "start=result.alpha"],
     )
 
 
