@@ -113,7 +113,7 @@ from collections import namedtuple
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias, TypedDict, TypeVar, Unpack
+from typing import Any, NamedTuple, TypeAlias, TypedDict, Unpack
 
 import numpy as np
 from numba import get_num_threads, njit, prange, threading_layer
@@ -190,7 +190,6 @@ def __dir__():
 Array: TypeAlias = NDArray[Any]
 GramLike: TypeAlias = "ArrayLike | Gram"  # what algorithms take as G
 Callback: TypeAlias = "Callable[[Result], object] | None"
-_Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
 # Sums may be reordered and fused; NaN and infinity keep their meaning.
 _FAST = {"reassoc", "contract", "nsz"}
@@ -3427,6 +3426,8 @@ def _representation(G):
             f"{type(G).__name__} must say the precision that it computes in: unit = 2.0**-53 for double precision, "
             "2.0**-24 for single precision"
         )
+    if _is_free(G.intercept) and (G.labels is None or set(np.unique(G.labels)) != {-1, 1}):
+        raise ValueError("labels must be -1 and +1, and of both classes, for a free intercept")
     return G, G.scale
 
 
@@ -6324,14 +6325,6 @@ def _first_iteration(options):
     return getattr(options.get("start"), "n_iter", 0)
 
 
-def _algorithm(**_):
-    """Goes when no algorithm names it."""
-    return lambda function: function
-
-
-_run_options = _algorithm
-
-
 # ======================================================================================================
 # 8 algorithms
 # ======================================================================================================
@@ -8754,6 +8747,8 @@ def _signed_rows(Z, labels):
     if isinstance(Z, Gram):
         raise TypeError("Z must hold the signed rows y_i x_i, such as y[:, None] * X, and not a G")
     dimensions = 2 if _is_sparse(Z) else _dimensions(Z)
+    if isinstance(Z, list | tuple) and dimensions == 2:
+        dimensions = 1 + _dimensions(Z[0])
     if dimensions != 3:
         if dimensions not in (None, 2):
             raise ValueError(
