@@ -6710,12 +6710,20 @@ def frank_wolfe(
     p[i] = 1.0
     add_column(G, i, 1.0, m)
     limits = (_goal(G, eps), _floor(G, stop))
+    if is_pairwise:
+        loop = _pairwise_loop
+        state = (p, m, direction)
+        parameters = limits
+    else:
+        loop = _von_neumann_loop
+        state = (p, m)
+        parameters = (diagonal, *limits)
     return drive(
         G,
-        _pairwise_loop if is_pairwise else _von_neumann_loop,
-        (p, m, direction) if is_pairwise else (p, m),
+        loop,
+        state,
         lambda p, m, *_: (p, p, m, m),
-        limits if is_pairwise else (diagonal, *limits),
+        parameters,
         max_iter=max_iter,
         eps=eps,
         separates=stop is not None,
