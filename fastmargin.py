@@ -72,7 +72,7 @@ Contents (search for the number and title, as in "# 5.3 rows"; what a room needs
     5.5  features           features
     5.6  any kernel         LazyGram, gram, lazy_gram
     5.7  pairs              PairGram, pair_gram
-    6    certificate        certificate, separator_margin, contradiction
+    6    certificate        Bounds, certificate, separator_margin, contradiction
     7    driver             RunOptions, drive
     8    algorithms
     8.1  ramdas14           perceptron, nkp, von_neumann, frank_wolfe, snkp, snkpvn, isnkpvn, winnow
@@ -2747,7 +2747,7 @@ class _LinearScores(NamedTuple):
 # ======================================================================================================
 
 # ------------------------------------------------------------------------------------------------------
-# 5.1 what all kinds of G have
+# 5.1 what all have
 # ------------------------------------------------------------------------------------------------------
 #
 # A loop is written once, for any G, over two operations: `product` and `add_column`.  A matrix, rows and sparse rows
@@ -5202,11 +5202,18 @@ def _allowing_for_kernel(G, norm2, rounding):
 
 
 class Bounds(NamedTuple):
-    """An interval around the margin rho, as some alpha and p prove it.
+    """An interval around the margin rho, as some alpha and p prove it: what `drive` takes from its ``interval``.
 
-    lower, upper : lower <= rho <= upper
-    blur : the part of upper - lower that is due to rounding
-    bias : the best bias of alpha; 0 unless the intercept is free
+    Attributes
+    ----------
+    lower, upper : float, lower <= rho <= upper
+    blur : float, the part of upper - lower that is due to rounding
+    bias : float, the best bias of alpha; 0 unless the intercept is free
+
+    Examples
+    --------
+    >>> fm.Bounds(0.4, 0.5, blur=1e-15)
+    Bounds(lower=0.4, upper=0.5, blur=1e-15, bias=0.0)
     """
 
     lower: float
@@ -6196,7 +6203,8 @@ def _checkpoints(first, last, trace_at):
         whole = (int(k) if k.is_integer() else k for k in points.tolist())
         inside = np.unique([_count(k, "each of trace_at") for k in whole])
     between = (int(k) for k in inside if first < k < last)
-    return itertools.chain([first], between, [last] if last > first else [])
+    end = [last] if last > first else []
+    return itertools.chain([first], between, end)
 
 
 def _entry(G, loop, state, parameters):
@@ -6704,12 +6712,20 @@ def frank_wolfe(
     p[i] = 1.0
     add_column(G, i, 1.0, m)
     limits = (_goal(G, eps), _floor(G, stop))
+    if is_pairwise:
+        loop = _pairwise_loop
+        state = (p, m, direction)
+        parameters = limits
+    else:
+        loop = _von_neumann_loop
+        state = (p, m)
+        parameters = (diagonal, *limits)
     return drive(
         G,
-        _pairwise_loop if is_pairwise else _von_neumann_loop,
-        (p, m, direction) if is_pairwise else (p, m),
+        loop,
+        state,
         lambda p, m, *_: (p, p, m, m),
-        limits if is_pairwise else (diagonal, *limits),
+        parameters,
         max_iter=max_iter,
         eps=eps,
         separates=stop is not None,
@@ -11252,7 +11268,6 @@ def max_margin(
     *,
     max_iter: int = 100,
     tol: float = 1e-6,
-    trace_at: ArrayLike | None = None,
     start: Result | ArrayLike | None = None,
     **options: Unpack[_Options],
 ) -> Result:
@@ -11281,8 +11296,6 @@ def max_margin(
         Largest number of iterations in this call.
     tol : float
         Stop as "certified" at upper - lower <= tol * upper.
-    trace_at : array of int, optional
-        Checkpoints; by default every iteration.
     start : Result or array, optional
         Where to go on, see `RunOptions`, or what to begin with, see the Notes.
     **options : RunOptions
@@ -11350,8 +11363,8 @@ def max_margin(
     if not _is_result(start) and np.ndim(start) == 1:
         weights = start
         start = None
-    if trace_at is None:
-        trace_at = range(2**53)
+    if options.get("trace_at") is None:
+        options["trace_at"] = range(2**53)
     G, s = _representation(G)
     problem = _Problem(G, s)
     limits = _limits(G, s, tol)
@@ -11381,7 +11394,6 @@ def max_margin(
         (problem, limits, [False]),
         max_iter=max_iter,
         tol=tol,
-        trace_at=trace_at,
         start=start,
         eps=functools.partial(_proof_of_no_margin, problem, limits.eps),
         takes_free=True,
