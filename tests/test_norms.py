@@ -790,9 +790,9 @@ def test_bad_input():
             ("p of start", "least -0.333333"),
         ),
         (
-            lambda: fm.norm_margin(Z + 1.0, "l1", start=fm.norm_margin(Z, "l1")),
+            lambda: fm.norm_margin(np.eye(4), "l1", start=fm.norm_margin(Z, "l1")),
             ValueError,
-            ("start", "same G", "norm_margin, start=(result.alpha, result.p)"),
+            ("start", "same algorithm and shape", "norm_margin, start=(result.alpha, result.p)"),
         ),
         (
             lambda: fm.steepest_descent(Z, "l1", start=np.ones(2)),
