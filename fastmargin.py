@@ -9307,7 +9307,6 @@ def steepest_descent(
 #
 #     PAIRS         pair steps on a working set, which takes in violators until none is left
 #     FACES         Newton steps on the faces of such a working set, by an updated Cholesky factor
-#     SMALL_FACES   the same, as long as faces are small
 #     BLOCKS        pair steps on the worst violators, another block of them at a time
 #     NEWTON        Newton steps on the separator, where there is a ridge: in its coordinates, or by products, which a
 #                   kernel on demand makes with a low rank
@@ -9449,7 +9448,7 @@ _FEATURE_AIM = 1e-4
 
 
 _FINITE = _FAST | {"nnan"}  # for loops that choose by comparing, over finite numbers
-_PAIRS, _FACES, _SMALL_FACES, _NEWTON, _DESCENT = range(5)
+_PAIRS, _FACES, _NEWTON, _DESCENT = range(4)
 
 
 # ------------------------------------------------------------------------------------------------------
@@ -9563,7 +9562,6 @@ class _Problem:
         if self.signs is None:
             self.refresh(alpha, m)
             return
-        alpha[:] = _balanced(alpha, self.signs)
         self.shift = None
         self.last = None
         self.refresh(alpha, m)
@@ -10853,7 +10851,8 @@ def _on_working_set(problem, limits, method, alpha, m, gap):
     """
     tol = limits.tol
     inner_tol = 0.5 * tol  # what a working set is solved to, and violators beyond are not seen
-    by_faces = method != _PAIRS
+    by_faces = method == _FACES
+    is_small = np.count_nonzero(alpha) <= _FIRST_FACE  # pair steps overtake faces that outgrow this
     precision = np.float64 if by_faces else np.float32
     points, H = _first_working_set(problem, alpha, m, precision)
     is_closed = False  # True if no point outside is a violator
@@ -10911,9 +10910,9 @@ def _on_working_set(problem, limits, method, alpha, m, gap):
             if by_faces and problem.signs is not None:
                 _balance(problem, alpha, points[P], P, H, L, tol)
             return "solved"
-        if is_slow or work > _LONGEST_WALK or (method == _SMALL_FACES and P.size > _FIRST_FACE):
+        if is_slow or work > _LONGEST_WALK:
             return "slow"
-        if size >= _LARGEST_SET:
+        if size >= _LARGEST_SET or (is_small and P.size > _FIRST_FACE):
             return "large"
         # 4. Read violators: the worst of them join.
         points, H = _with_violators(problem, points, H, m, 4, 1.0 - inner_tol)
@@ -10993,7 +10992,7 @@ def _first_method(problem, limits, support):
         return _DESCENT
     if _has_stored_entries(problem.G) or np.min(problem.ridge) > 0.0:
         return _PAIRS
-    return _SMALL_FACES
+    return _FACES
 
 
 def _next_method(limits, method, end, support, m, is_halved, is_free):
@@ -11007,10 +11006,8 @@ def _next_method(limits, method, end, support, m, is_halved, is_free):
         if end == "long":
             return _DESCENT
         return _NEWTON if limits.in_coordinates else _PAIRS
-    if method == _SMALL_FACES:
-        return _PAIRS
     if method == _FACES:
-        return _FACES if support <= 2 * _LARGEST_FACE else _PAIRS
+        return _PAIRS if end == "large" else _FACES
     if method == _NEWTON:
         if is_halved and end != "large":
             return _NEWTON
