@@ -9339,112 +9339,71 @@ _EPS_OF_ENTRIES = 3e-8
 #   k of `_Problem.begin`: origins that settle, against digits; 5 x1.13, 80 x1.07
 _BIAS_PENALTY = 20.0
 
-# Pair steps:
-#   steps for each point of a working set: against products; 1 x1.05, 16 x1.07
-_STEPS_PER_STORED_POINT = 4
-#   the same where entries cost more; 8 costs an iteration more, 128 up to x3.9
-_STEPS_PER_POINT = 32
-#   share of the gap that a working set leaves: steps against products; 0.03 x1.00, 0.3 x1.1
-_OPEN_SHARE = 0.1
-#   the same where no point outside is a violator; 0.01 x0.84 to x1.18, 0.1 x1.05
-_CLOSED_SHARE = 0.03
-#   share of the gap that slow steps leave, after which faces follow; 0.1 and 0.6 felt by few, up to x1.3
-_CLOSER = 0.3
-#   scores whose maximum compiles to vector instructions
-_VECTOR = 64
-#   share of the support that may change before all margins are computed afresh; 0.4 x1.01, always updated x0.98
-_UPDATED = 0.8
-
-#   rows that are wider than they are many, whose matrix is kept: memory, 0.1 GB
-_FEW_ROWS = 4000
-
 # Working sets:
-#   points in the first one if nothing is known of any; none x1.03, 32 x0.98, 512 x1.18
-_PROBES = 128
 #   violators that join at a time, or a quarter of the set, at first half: turns against size; 24 x1.03, 384 x1.14
 _FEWEST_VIOLATORS = 96
-#   points in a working set: memory, 0.3 GB for pair steps and 1 GB for faces
+#   points in a set: memory, 0.3 GB for pair steps and 1 GB for faces
 _LARGEST_SET = 8000
+#   share of the gap, or of the worst violation, that the steps between two fresh certificates leave; 0.03 x1.00, 0.3 x1.1
+_LEFT = 0.1
+#   share of the support that may change before all margins are computed afresh; 0.4 x1.01, always updated x0.98
+_UPDATED = 0.8
+#   share of a gap or norm that is left where it has not moved: when rounding ends a run; 0.95 felt by none
+_STALLED = 0.9
+
+# Pair steps:
+#   steps for each point of a set: against products; for stored entries 1 x1.05, 16 x1.07; for others 128 up to x3.9
+_STEPS_PER_POINT = 8
+#   share of the gap that slow steps leave, after which faces follow; 0.1 and 0.6 felt by few, up to x1.3
+_CLOSER = 0.3
 
 # Faces:
 #   largest support for which faces come first; 64 x1.07 (up to x2.6), 1,024 x1.29 (up to x3.3)
 _FIRST_FACE = 256
-#   largest support that is given faces, twice as large where blocks get nowhere; 1,000 x1.6 to x4.8
+#   largest support that is given faces, twice as large where pair steps get nowhere; 1,000 x1.6 to x4.8
 _LARGEST_FACE = 3000
-#   points on a face for which one more violator enters at a time; 8 and 128 were felt by one problem, 2 %
-_BATCH = 32
-#   share of the worst violation that lets a point enter; 0.01 and 0.5 were felt by one problem, 4 %
-_BAR = 0.1
-#   changes of the face for each point of a working set before margins are computed afresh; 1 to 20 felt by one, 5 %
+#   changes of the face for each point of a set before margins are computed afresh; 1 to 20 felt by one, 5 %
 _CHANGES_PER_POINT = 10
 #   entries of factors that an iteration reads, about: Ctrl-C and callbacks wait 10 s at most
 _LONGEST_WALK = 10**10
-#   share of a gap or norm that is left where it has not moved: when rounding ends a run; 0.95 felt by none
-_STALLED = 0.9
 
-# Steps on one weight after another, of passes over all active points:
-#   passes before all margins are computed afresh: steps against products
+# Descent:
+#   passes over active points before all margins are computed afresh: steps against products
 _PASSES = 5
-#   turns of so many passes in an iteration where equations in coordinates can follow, which are the faster for a slow
-#   fall of the gap
-_FEW_TURNS = 8
-#   the same where all that can follow is far slower: callbacks and Ctrl-C wait so long
-_TURNS = 50
-#   share of the mean of the last moves of points, below which a point is left for later; 0 and 1 x1.2
+#   turns of so many passes in an iteration, and at most among some points of pairs
+_TURNS = 8
+#   iterations in which the gap must be closed at the rate of its fall
+_ITERATIONS_LEFT = 10
+#   share of the mean of the last moves of points of pairs, below which a point is left for later; 0 and 1 x1.2
 _FEWER_MOVES = 0.6
-#   turns over those that were made, in which the gap must be closed at the rate of its fall
-_TURNS_LEFT = 10
-
-# The same over pairs, on all weights of one point after another:
-#   points in a turn, whose entries of K are kept: memory, 0.13 GB
-_MOST_POINTS = 4000
-#   rounds of passes over them before all margins are computed afresh: steps against products
-_ROUNDS = 8
-#   share of the gap that they leave: steps against products
-_POINTS_LEAVE = 0.1
-#   the same where products evaluate the kernel
-_POINTS_LEAVE_ON_DEMAND = 0.03
-#   share of the gap that a turn leaves if it is too slow, as it is where no margin exists
+#   share of the gap that a turn over pairs leaves if it is too slow, as it is where no margin exists
 _SLOW_TURN = 0.7
 
 # Newton steps on the separator:
 #   support above which they take over if most points have slacks; 0 x3 for soft margins
 _FEW_SLACK = 1000
-#   the same as a share of all points; counts only beyond 16,000 points
-_FEW_SLACK_SHARE = 1 / 16
 #   least ridge, in units of s, with which equations in coordinates can be solved
 _LEAST_RIDGE = 1e-20
-#   least ridge, in units of s, with which conjugate gradients can
+#   least ridge, in units of s, with which conjugate gradients and descent can
 _STIFF_RIDGE = 1e-8
-#   share of tol that steps by products leave
-_NEWTON_AIM = 0.3
-#   share of the gap that is left by products in single precision, which has no more
-_SINGLE_DIGITS = 1e-3
 #   the most steps, and conjugate gradients in one, against runs without end
 _MOST_NEWTON_STEPS = 200
-#   multiplications for one step in coordinates, where a margin is looked for that nothing hints at: about 0.1 s
-_CHEAP_EQUATIONS = 1 << 28
-#   points whose kernel matrix is kept: memory, 1.6 GB
-_AT_HAND = 20_000
-#   entries of sparse rows, or of pairs, that are written down: memory, 0.5 GB
-_WRITTEN_DOWN = 1 << 26
-
-# Low rank:
-#   points that span the features, over the root of what a product reads for a point, n / 2 of a kernel; twice: equations
-#   against products; n = 50,000 and C = 1: 8 x1.29
+#   features, over the root of what a product reads for a point, n / 2 of a kernel; twice: equations against products;
+#   n = 50,000 and C = 1: 8 x1.29
 _LANDMARKS = 5
-#   entries of the features: memory, 1 GB
-_FEATURE_ENTRIES = 1 << 27
-#   eigenvalues that count, over the largest; others have few digits
-_FEATURE_DIGITS = 1e-10
-#   share of the duality gap that conjugate gradients leave on active points, which others then follow
+#   share of the duality gap, and of what is aimed at, that conjugate gradients leave on active points, which others
+#   then follow; 0.05 and 0.2 up to x13
 _ACTIVE_SHARE = 0.01
-#   the same over what is aimed at; less where the gap does not fall; 0.05 and 0.2 up to x13
-_ACTIVE_AIM = 0.01
 #   steps in a row that may pass without a smaller gap
 _PATIENT_STEPS = 10
-#   what the features leave of their own objective
-_FEATURE_AIM = 1e-4
+
+# Memory:
+#   points whose matrix in double precision is kept, of pairs, or of rows that are wider than they are many: 0.13 GB
+_FEW_POINTS = 4000
+#   points whose kernel matrix is kept in single precision: 1.6 GB
+_AT_HAND = 20_000
+#   entries of features, of sparse rows, or of pairs, that are written down: 0.5 GB
+_WRITTEN_DOWN = 1 << 26
 
 
 _FINITE = _FAST | {"nnan"}  # for loops that choose by comparing, over finite numbers
@@ -9511,7 +9470,7 @@ class _Problem:
         if isinstance(base, DenseGram):
             return base.matrix
         n = self.n
-        if not isinstance(base, _RowGram) or n > min(base._width, _FEW_ROWS):
+        if not isinstance(base, _RowGram) or n > min(base._width, _FEW_POINTS):
             return None
         self.reads[0] += n * n
         every = np.arange(n)
@@ -9750,7 +9709,6 @@ class _Limits(NamedTuple):
 
     tol : relative gap to reach
     eps : the ||p||_G / sqrt(s), over `_Problem.reach` of p, below which p is a witness
-    steps_per_point : pair steps for each point of a working set before all margins are brought up to date
     in_coordinates : True if Newton steps work on the coordinates of the separator
     takes_newton_steps : True if these take over where the support is too large for faces
     largest_face : largest support for which faces follow Newton steps
@@ -9760,7 +9718,6 @@ class _Limits(NamedTuple):
 
     tol: float
     eps: float
-    steps_per_point: int
     in_coordinates: bool
     takes_newton_steps: bool
     largest_face: int
@@ -9775,7 +9732,7 @@ class _Limits(NamedTuple):
         """Return True if the support has outgrown faces, or will, and Newton steps are better."""
         if support > 2 * _LARGEST_FACE:
             return self.takes_newton_steps
-        return support > max(_FEW_SLACK, m.size * _FEW_SLACK_SHARE) and self.has_slacks(m)
+        return support > _FEW_SLACK and self.has_slacks(m)
 
 
 def _has_stored_entries(G):
@@ -9801,9 +9758,6 @@ def _limits(G, scale, tol):
     width = base._width if base._has_rows else n
     base_scale = float(base.diagonal().max())
     # 1. What methods may hold
-    steps_per_point = _STEPS_PER_POINT
-    if _has_stored_entries(G):
-        steps_per_point = _STEPS_PER_STORED_POINT
     # 2. What Newton steps can do
     least_ridge = np.min(G.ridge)
     is_stiff = least_ridge >= _STIFF_RIDGE * base_scale
@@ -9820,10 +9774,10 @@ def _limits(G, scale, tol):
     # 3. What steps on one weight, or one point, after another may take
     turns = 0
     if isinstance(G, _RowGram) and G.signs is None and G._work <= _WRITTEN_DOWN and is_stiff:
-        turns = _FEW_TURNS if in_coordinates else _TURNS
+        turns = _TURNS
     by_points = isinstance(base, PairGram) and base._access != "products"
     if by_points:
-        turns = _FEW_TURNS
+        turns = _TURNS
     # 4. What is a witness, in units of the base, since a ridge is not rounded
     blur = math.sqrt(G.rounding().square)
     eps = _EPS_OF_ROWS if blur == 0.0 else _EPS_OF_ENTRIES
@@ -9835,7 +9789,6 @@ def _limits(G, scale, tol):
     return _Limits(
         tol=_AIM * tol,
         eps=eps,
-        steps_per_point=steps_per_point,
         in_coordinates=in_coordinates,
         takes_newton_steps=in_coordinates or (is_stiff and is_in_range),
         largest_face=largest_face,
@@ -9896,6 +9849,9 @@ def _gap(x, g, lengths):
         norm2 += weight * margin
         low = min(low, margin)
     return 1.0 - total * low / norm2 if norm2 > 0.0 else np.inf
+
+
+_VECTOR = 64  # scores whose maximum compiles to vector instructions
 
 
 @register_jitable
@@ -10045,8 +10001,8 @@ def _walk_faces(H, face, price, x, g, k, most, tol, eps):
         for i in range(n):
             price[i] = 0.0 if inside[i] else g[i]
         # As long as no point leaves the face, more enter at a time.
-        batch = 2 * batch if k == largest and batch < n else 1 + k // _BATCH
-        bar = _BAR * price[np.argmin(price)]
+        batch = 2 * batch if k == largest and batch < n else 1
+        bar = _LEFT * price[np.argmin(price)]
         if not bar < 0.0 or changes >= most or _gap(x, g, lengths) <= tol:
             return k, changes
 
@@ -10210,7 +10166,7 @@ def _takes_coordinates(problem, status):
         return False
     n = problem.n
     d = problem.base._width
-    is_cheap = status == "rounding" or n * d * d <= _CHEAP_EQUATIONS
+    is_cheap = status == "rounding" or n * d * d <= (1 << 28)
     return is_cheap and (np.all(problem.ridge) or not np.any(problem.ridge))
 
 
@@ -10346,11 +10302,11 @@ def _nystroem_features(problem, points):
     n = points.size
     entries = min(problem.base._work, 0.5 * n * n)  # that a product reads
     few = math.ceil(_LANDMARKS * math.sqrt(2.0 * entries / n))
-    size = min(n, few, max(1, _FEATURE_ENTRIES // n))
+    size = min(n, few, max(1, _WRITTEN_DOWN // n))
     # 1. The features of S, without those that have few digits
     S = points[np.sort(np.random.default_rng(0).choice(n, size, replace=False))]
     values, vectors = np.linalg.eigh(problem.base.block(S, S))
-    is_large = values > _FEATURE_DIGITS * values[-1]
+    is_large = values > 1e-10 * values[-1]  # others have few digits
     to_features = vectors[:, is_large] / np.sqrt(values[is_large])
     rank = np.count_nonzero(is_large)
     # 2. Those of all points
@@ -10406,7 +10362,7 @@ class _LowRank:
             self.activate(slacks > 0.0)
             downhill = weights @ self.F - w
             step = np.linalg.solve(self.equations, downhill)
-            if not downhill @ step > _FEATURE_AIM * (w @ w + slacks @ weights):
+            if not downhill @ step > 1e-4 * (w @ w + slacks @ weights):
                 break
             rise = self.F @ step
             w += step * _minimizing_step(m, rise, self.ridge, w @ step, step @ step)
@@ -10496,7 +10452,7 @@ def _newton_on_active_points(product, ridge, low_rank, v, image, share):
         v = np.maximum(1.0 - m, 0.0) / ridge
         image = product(every, every, v)
     best = np.maximum(1.0 - m, 0.0) / ridge
-    aim = _ACTIVE_AIM
+    aim = _ACTIVE_SHARE
     gaps = []
     for _ in range(_MOST_NEWTON_STEPS):
         # 2. The weights of its active points, which start from those before
@@ -10701,7 +10657,6 @@ def _by_points(problem, limits, alpha, m, gap):
     v[pairs] = alpha / problem.scale
     start = alpha.copy()
     rng = np.random.default_rng(0)
-    share = _POINTS_LEAVE_ON_DEMAND if _is_on_demand(base.K) else _POINTS_LEAVE
     points = np.empty(0, np.int64)
     entries = np.empty((0, 0))  # of K among these points
     gaps = [gap]
@@ -10711,8 +10666,8 @@ def _by_points(problem, limits, alpha, m, gap):
         np.maximum.at(worst, base.point, np.where(alpha > 0.0, math.inf, 1.0 - m))
         previous = points
         points = np.flatnonzero(worst > 0.0)
-        if points.size > _MOST_POINTS:
-            points = np.sort(np.argpartition(worst, -_MOST_POINTS)[-_MOST_POINTS:])
+        if points.size > _FEW_POINTS:
+            points = np.sort(np.argpartition(worst, -_FEW_POINTS)[-_FEW_POINTS:])
         entries = _entries_among(base.K, points, previous, entries)
         problem.reads[0] += entries.size
         # 2. Steps among them
@@ -10726,7 +10681,7 @@ def _by_points(problem, limits, alpha, m, gap):
         m_inside = np.empty(v_inside.size)
         is_pair = np.isfinite(ridge_inside)
         move = 0.0
-        for _ in range(_ROUNDS):
+        for _ in range(_TURNS):
             for _ in range(_PASSES):
                 order = rng.permutation(points.size)
                 least = _FEWER_MOVES * move
@@ -10734,7 +10689,7 @@ def _by_points(problem, limits, alpha, m, gap):
             _score_differences(point, right, wrong, scores, m_inside)
             m_of_pairs = m_inside.reshape(v_inside.shape)[is_pair]
             gap_inside = _relative_gap(v_inside[is_pair], m_of_pairs, ridge_inside[is_pair])
-            if gap_inside <= max(0.5 * limits.tol, share * gaps[-1]):
+            if gap_inside <= max(0.5 * limits.tol, _LEFT * gaps[-1]):
                 break
         # 3. The margins and the gap of all
         v[points] = v_inside
@@ -10787,7 +10742,7 @@ def _by_descent(problem, limits, alpha, m):
     # 3. Does the rate of its fall promise an end?
     half = limits.turns // 2
     rate = (gap / gaps[half - 1]) ** (1.0 / half)
-    return "long" if gap * rate ** (_TURNS_LEFT * limits.turns) <= limits.tol else "slow"
+    return "long" if gap * rate ** (_ITERATIONS_LEFT * limits.turns) <= limits.tol else "slow"
 
 
 # ------------------------------------------------------------------------------------------------------
@@ -10836,7 +10791,7 @@ def _first_working_set(problem, alpha, m, precision):
     support = np.flatnonzero(alpha)
     points = support
     if support.size <= len(problem.sides):  # nothing is known yet
-        points = np.union1d(support, np.arange(0, problem.n, -(-problem.n // _PROBES)))
+        points = np.union1d(support, np.arange(0, problem.n, -(-problem.n // _FEWEST_VIOLATORS)))
     if points.size > _LARGEST_SET:
         points = _worst(problem, alpha, m, _LARGEST_SET)
     H = np.empty((0, 0), precision)
@@ -10876,9 +10831,8 @@ def _on_working_set(problem, limits, method, alpha, m, gap):
             support = np.count_nonzero(alpha)
             if limits.is_for_newton_steps(support, m):
                 return "large"
-            share = _CLOSED_SHARE if is_closed else _OPEN_SHARE
-            most = limits.steps_per_point * size
-            weights, steps = _solve_by_pairs(*given, max(inner_tol, share * gap), most)
+            most = _STEPS_PER_POINT * size
+            weights, steps = _solve_by_pairs(*given, max(inner_tol, _LEFT * gap), most)
         if not 0.0 < weights.sum() < math.inf:
             return "rounding"
         # 2. Bring all margins up to date.
