@@ -1330,34 +1330,17 @@ def _weights(alpha, signs=None):
 
 
 def _balanced(alpha, signs):
-    """Return weights near alpha >= 0 with sum_i y_i alpha_i = 0 in exact arithmetic, for the signs y of two classes.
+    """Return alpha >= 0 with half of its sum in each class, up to rounding, for the signs y of two classes.
 
-    What the sum is too large by is taken from a weight of each exponent in turn, the largest first: it leaves at most
-    half a unit in the last place of that weight.  Weights that are more than 2^53 apart may leave a rest.
+    A class without weights stays without.
     """
-    terms = (signs * alpha).tolist()
-    excess = math.fsum(terms)
-    if excess == 0.0 or not math.isfinite(excess):
-        return alpha
     alpha = alpha.copy()
-    # The exact sum as a sum of a few numbers, each of which rounds what those before it leave
-    total = []
-    part = excess
-    while part != 0.0:
-        total.append(part)
-        part = math.fsum(itertools.chain(terms, (-known for known in total)))
-    exponents = np.frexp(alpha)[1]
-    _, one_of_each = np.unique(
-        np.where(alpha > 0.0, -exponents, np.iinfo(np.int32).max), return_index=True
-    )
-    for i in one_of_each:
-        changed = alpha[i] - signs[i] * excess
-        if changed > 0.0:
-            total += [-signs[i] * alpha[i], signs[i] * changed]
-            alpha[i] = changed
-            excess = math.fsum(total)
-        if excess == 0.0:
-            break
+    half = 0.5 * alpha.sum()
+    for sign in (1.0, -1.0):
+        side = signs == sign
+        of_side = alpha[side].sum()
+        if of_side > 0.0:
+            alpha[side] *= half / of_side
     return alpha
 
 
@@ -9303,21 +9286,30 @@ def steepest_descent(
 # b_i = 1 / length_i and H_ij = G_ij / (s length_i length_j), so that H_ii = 1.  Its gradient is
 # g_i = (m_i - 1) / length_i.
 #
-# The loop is `_exact_loop`.  An iteration minimizes by one method, certifies, and chooses the next method:
+# The loop is `_exact_loop`.  An iteration minimizes by one method, certifies, and chooses the next one:
 #
-#     PAIRS         pair steps on a working set, which takes in violators until none is left
-#     FACES         Newton steps on the faces of such a working set, by an updated Cholesky factor
-#     BLOCKS        pair steps on the worst violators, another block of them at a time
-#     NEWTON        Newton steps on the separator, where there is a ridge: in its coordinates, or by products, which a
-#                   kernel on demand makes with a low rank
-#     DESCENT       steps on one weight after another, over rows with a ridge and without a free intercept; over pairs
-#                   on all weights of one point after another
+#     PAIRS     working set: pair steps on it, in single precision, as it takes in violators until none is left
+#     FACES     working set: Newton steps on its faces, by an updated Cholesky factor
+#     NEWTON    Newton steps on the separator, where there is a ridge: in its coordinates if these are few, else by
+#               products, whose equations a low rank preconditions
+#     DESCENT   steps on one weight after another, over rows with a ridge and without a free intercept; over pairs on
+#               all weights of one point after another
+#
+# Four rules choose:
+#
+#     (1) First comes NEWTON in at most 256 coordinates.  Else FACES come first for at most 256 points, and DESCENT
+#         where it can be.  Else PAIRS do where entries are stored or there is a ridge, and FACES elsewhere.
+#     (2) DESCENT goes on while it is fast, NEWTON while it halves the gap, and FACES while they have not outgrown 256
+#         points; beyond, pair steps are faster.
+#     (3) PAIRS follow, or after DESCENT in coordinates NEWTON, and after NEWTON FACES if these can hold the support.
+#     (4) Where PAIRS are slow, NEWTON follows if there is a ridge and most points have slacks, or the support is too
+#         large for faces.  Else FACES follow, up to 3,000 points of support.  Beyond, PAIRS go on by themselves, on the
+#         8,000 worst points at a time; FACES are tried up to 6,000 where they get nowhere.
 #
 # A method says why it ends:
 #
 #     "solved"      the gap, or ||p||_G, is as small as was asked
 #     "large"       the support is too large for this method
-#     "settled"     the support of the blocks changes little, and a working set can hold it
 #     "slow"        the steps gain too little, or the method is at a limit of its work
 #     "long"        the steps go well, and another iteration goes on with them
 #     "rounding"    all that is left to gain is rounding
@@ -9344,7 +9336,7 @@ _BIAS_PENALTY = 20.0
 _FEWEST_VIOLATORS = 96
 #   points in a set: memory, 0.3 GB for pair steps and 1 GB for faces
 _LARGEST_SET = 8000
-#   share of the gap, or of the worst violation, that the steps between two fresh certificates leave; 0.03 x1.00, 0.3 x1.1
+#   share of the gap, or of the worst violation, that steps on a set leave: against products; 0.03 x1.00, 0.3 x1.1
 _LEFT = 0.1
 #   share of the support that may change before all margins are computed afresh; 0.4 x1.01, always updated x0.98
 _UPDATED = 0.8
@@ -9354,6 +9346,8 @@ _STALLED = 0.9
 # Pair steps:
 #   steps for each point of a set: against products; for stored entries 1 x1.05, 16 x1.07; for others 128 up to x3.9
 _STEPS_PER_POINT = 8
+#   sweeps of full sets over all points before an iteration ends: certificates against work; 1 x1.02
+_SWEEPS = 4
 #   share of the gap that slow steps leave, after which faces follow; 0.1 and 0.6 felt by few, up to x1.3
 _CLOSER = 0.3
 
@@ -10141,7 +10135,7 @@ def _by_coordinates(G, tol):
         slack_ridge = None if is_hard else ridge
         lower = _of_separator(G, slack_ridge, W, (bias,))[0]
         for side in sides:
-            p[side] = _mixture(p[side], 1.0 / len(sides))
+            p[side] /= len(sides) * p[side].sum()
         upper = certificate(G, p, p, precise=True)[1]
         # 3. The best of all so far
         if lower > least:
@@ -10201,13 +10195,6 @@ def _in_coordinates(G, tol, result):
     )
 
 
-def _mixture(weights, total):
-    """Return the weights scaled to this sum, to the last bit: as multiples of 2^-54, which add up without rounding."""
-    p = np.round(weights * (2.0**54 * total / weights.sum())) / 2.0**54
-    p[np.argmax(p)] += total - math.fsum(p)
-    return p
-
-
 def _weights_of(rows, w):
     """Return the weights alpha of rows with w = rows' alpha, by least squares in columns of length 1."""
     lengths = np.sqrt(np.einsum("ij,ij->j", rows, rows))
@@ -10219,10 +10206,10 @@ def _weights_of(rows, w):
 # 9.5 low rank
 # ------------------------------------------------------------------------------------------------------
 #
-# Newton steps by products, for a kernel that is evaluated on demand, in single precision.  Of such a G a few features
-# know most.  Some points S have G_SS = Q e Q', and F = G_nS Q e^(-1/2) are the coordinates of all points in their span
-# (Nystroem features), so that F F' is near G.  The squares that this span misses, diag(G - F F'), are counted as a
-# ridge: R' = R + diag(G - F F').
+# Newton steps by products; those of a kernel on demand are in single precision.  Of G a few features know most.  Some
+# points S have G_SS = Q e Q', and F = G_nS Q e^(-1/2) are the coordinates of all points in their span (Nystroem
+# features), so that F F' is near G.  The squares that this span misses, diag(G - F F'), are counted as a ridge:
+# R' = R + diag(G - F F').
 #
 # (1) Newton steps in these features minimize ||w||^2 / 2 + sum_i max(0, 1 - (F w)_i)^2 / (2 r'_i).  f = F w is a
 #     function of the whole space, with the norm ||w||.
@@ -10750,13 +10737,10 @@ def _by_descent(problem, limits, alpha, m):
 # ------------------------------------------------------------------------------------------------------
 
 
-def _worst(problem, alpha, m, count):
-    """Return the points that violate optimality most, by max(-g, min(g, x)), or by -g where x = 0."""
-    g = (m - 1.0) / problem.lengths
-    violations = np.where(
-        alpha > 0.0, np.maximum(-g, np.minimum(g, alpha * problem.lengths)), -g
-    )
-    return np.sort(np.argpartition(violations, -count)[-count:])
+def _violations(alpha, m, lengths):
+    """Return max(-g, min(g, x)), and -g where x = 0, so that points without a violation are in order, too."""
+    g = (m - 1.0) / lengths
+    return np.where(alpha > 0.0, np.maximum(-g, np.minimum(g, alpha * lengths)), -g)
 
 
 def _with_violators(problem, points, H, m, divisor, below):
@@ -10792,8 +10776,9 @@ def _first_working_set(problem, alpha, m, precision):
     points = support
     if support.size <= len(problem.sides):  # nothing is known yet
         points = np.union1d(support, np.arange(0, problem.n, -(-problem.n // _FEWEST_VIOLATORS)))
-    if points.size > _LARGEST_SET:
-        points = _worst(problem, alpha, m, _LARGEST_SET)
+    if points.size > 3 * _LARGEST_SET // 4:  # else there is too little room for violators
+        violations = _violations(alpha, m, problem.lengths)
+        points = np.sort(np.argpartition(violations, -_LARGEST_SET)[-_LARGEST_SET:])
     H = np.empty((0, 0), precision)
     return _with_violators(problem, points, H, m, 2, math.inf)
 
@@ -10817,6 +10802,7 @@ def _on_working_set(problem, limits, method, alpha, m, gap):
     P = np.empty(0, np.int64)
     is_witness = False
     is_refused = False  # True once the product has refused a witness
+    sets_left = 1 + _SWEEPS * problem.n // _LARGEST_SET
     work = 0
     while True:
         # 1. Solve on the working set.
@@ -10851,6 +10837,7 @@ def _on_working_set(problem, limits, method, alpha, m, gap):
                 return "rounding"
         else:
             is_slow = (is_closed or steps >= most) and gap > _CLOSER * previous_gap
+            is_slow = is_slow and size < _LARGEST_SET
         if norm <= limits.eps * reach or (is_witness and is_refused):
             return "solved"
         if is_witness:
@@ -10866,9 +10853,15 @@ def _on_working_set(problem, limits, method, alpha, m, gap):
             return "solved"
         if is_slow or work > _LONGEST_WALK:
             return "slow"
-        if size >= _LARGEST_SET or (is_small and P.size > _FIRST_FACE):
+        if by_faces and (size >= _LARGEST_SET or (is_small and P.size > _FIRST_FACE)):
             return "large"
-        # 4. Read violators: the worst of them join.
+        # 4. Read violators: the worst of them join, or where there is no room for more they make another set.
+        if size >= _LARGEST_SET:
+            sets_left -= 1
+            if sets_left == 0:
+                return "slow"
+            points, H = _first_working_set(problem, alpha, m, precision)
+            continue
         points, H = _with_violators(problem, points, H, m, 4, 1.0 - inner_tol)
         is_closed = points.size == size
         if by_faces and is_closed:
@@ -10929,11 +10922,7 @@ def _refine(problem, alpha, m, points, L):
 
 
 def _first_method(problem, limits, support):
-    """Choose the first method, by the support of the weights to begin with, None if there are none.
-
-    Without weights: Newton steps if coordinates are few; faces if points are few, and for rows without a ridge, as long
-    as faces are small; steps on one weight or point after another where there are such; else pair steps.
-    """
+    """Choose the first method by rule (1), or by the support of the weights to begin with, None if there are none."""
     if support is not None:
         if support <= 2 * _FIRST_FACE:
             return _FACES
@@ -10950,18 +10939,16 @@ def _first_method(problem, limits, support):
 
 
 def _next_method(limits, method, end, support, m, is_halved, is_free):
-    """Choose the method after one that ended for a reason; ``is_halved`` tells if it halved the gap.
+    """Choose the next method by rules (2) to (4), after one that ended for a reason.
 
-    ``end`` is one of the reasons at the top of section 9.  Steps on one weight after another go on as long as they are
-    fast, and do not come again.  Then pair steps come before faces, which follow where these are slow.  Newton steps,
-    or blocks, take a support that is too large for both.
+    ``is_halved`` tells if it halved the gap, ``is_free`` if the intercept is free.
     """
     if method == _DESCENT:
         if end == "long":
             return _DESCENT
         return _NEWTON if limits.in_coordinates else _PAIRS
     if method == _FACES:
-        return _PAIRS if end == "large" else _FACES
+        return _PAIRS if end == "large" or support > 2 * _LARGEST_FACE else _FACES
     if method == _NEWTON:
         if is_halved and end != "large":
             return _NEWTON
@@ -11045,7 +11032,7 @@ def _exact_loop(G, k, until, alpha, m, method, reads, problem, limits, is_done, 
                 # Nothing else sees more of so many points on so few coordinates.
                 is_done[0] = True
                 break
-            if not has_warned[0]:
+            if not (has_warned[0] or limits.takes_newton_steps):
                 has_warned[0] = True
                 remedy = "noisy points ask for a soft margin, by a ridge or a finite C"
                 if np.any(problem.ridge):
@@ -11064,7 +11051,7 @@ def _exact_loop(G, k, until, alpha, m, method, reads, problem, limits, is_done, 
         is_done[0] = has_stalled or (following == current and np.array_equal(alpha, start))
         # 6. Go over to faces where pair steps get nowhere.
         is_stuck = following == current == _PAIRS and not is_halved
-        if is_stuck and support <= 2 * _LARGEST_FACE:
+        if is_stuck and support <= min(2 * _LARGEST_FACE, 3 * _LARGEST_SET // 4):
             method[0] = _FACES
     return k
 
@@ -11081,17 +11068,15 @@ def max_margin(
 
     By working sets and Newton steps.  alpha = p is the point of the simplex with the least ||p||_G: at the optimum the
     primal and the dual point coincide.  An iteration minimizes alpha' G alpha / 2 - sum_i alpha_i over alpha >= 0 by
-    one of five methods, and chooses the next:
+    one of three methods, and chooses the next:
 
-    (1) pair steps on a working set of the support and the points of least margin: in single precision, corrected in
-        double;
-    (2) Newton steps on faces of such a working set, where (1) is slow or points are few;
-    (3) Newton steps on the separator, in its coordinates or by conjugate gradients, where there is a ridge and most
-        points have slacks; over a kernel on demand these are preconditioned by a matrix of low rank;
-    (4) pair steps on blocks of the points that violate optimality most, where the support is too large for the others;
-    (5) steps on one weight after another, in random order, over rows with a ridge and without a free intercept; over
-        pairs, with a ridge or none, on all weights of a point at once.  They come first for more than 256 points,
-        unless (3) has equations in 256 coordinates or fewer, and stay as long as the gap falls fast.
+    (1) a working set of the support and the points of least margin: pair steps on it, in single precision, corrected in
+        double; then Newton steps on its faces, where these are slow or points are few;
+    (2) Newton steps on the separator, where there is a ridge and most points have slacks: in its coordinates, or by
+        conjugate gradients, which a matrix of low rank preconditions;
+    (3) descent, over rows with a ridge and without a free intercept: steps on one weight after another, in random
+        order; over pairs, with a ridge or none, on all weights of a point at once.  It comes first for more than 256
+        points, unless (2) has equations in 256 coordinates or fewer, and stays as long as the gap falls fast.
 
     Parameters
     ----------
@@ -11126,11 +11111,11 @@ def max_margin(
     *Unlike columns.*  Where rounding ends the run, and the rows have fewer than 3,000 coordinates, Newton steps look
     for the separator itself.  Its coordinates are certified where no weights are: they are the `Result.separator`.
 
-    *Noisy labels* leave a large support.  With a ridge, which is a soft margin, (3) solves such problems in a few
-    iterations.  Without one, a support of more than 3,000 points of a matrix, or 6,000 of another G, is left to (4): a
+    *Noisy labels* leave a large support.  With a ridge, which is a soft margin, (2) solves such problems in a few
+    iterations.  Without one, a support of more than 3,000 points is left to pair steps, on 8,000 points at a time: a
     UserWarning says that this may take long.
 
-    *With a ridge* the interval has the best slacks of alpha, as `certificate` says, so that (5) needs half the digits.
+    *With a ridge* the interval has the best slacks of alpha, as `certificate` says, so that (3) needs half the digits.
 
     *Weights as start.*  The run is a new one that begins with these n weights of at least 0, such as the alpha of as
     many points at another ridge.
@@ -11141,19 +11126,19 @@ def max_margin(
     there.  With a ridge an iteration that is solved divides what is left of y'p by 21 or more, once the support and the
     origin have settled; proof: "The origin of a free intercept" in figures/THEOREMS.md.
 
-    *Memory beyond G.*  Three squares of one and a half times the support, at most, and 0.25 GB of columns of a G
-    evaluated on demand.  Blocks of such a G take up to 0.6 GB.  Of a kernel evaluated on demand (3) keeps a matrix in
-    single precision of the points that have slacks, 1.6 GB for 20,000 of them.  For more it evaluates the kernel in
-    every product, but of pairs it leaves more to (4).  Features of the points take up to 1 GB.  Rows of sparse points
-    and of pairs are written down for (3) if they take no more than 0.5 GB.
+    *Memory beyond G.*  Two squares of one and a half times the support in double precision, of 8,000 points at most: 1
+    GB.  Columns of a G evaluated on demand take 0.25 GB.  Of a kernel evaluated on demand (2) keeps a matrix in
+    single precision of the points that have slacks, 1.6 GB for 20,000 of them; for more it evaluates the kernel in
+    every product.  Features of the points, or rows of sparse points and of pairs that (2) writes down, take up to 0.5
+    GB.
 
     References
     ----------
     The second-order choice of pairs: R.-E. Fan, P.-H. Chen, C.-J. Lin, JMLR 6, 2005; steps on a face with a ratio test:
     P. Wolfe, Mathematical Programming 11, 1976; their factor: P. Gill, G. Golub, W. Murray, M. Saunders, Mathematics of
-    Computation 28, 1974; (3): O. Mangasarian, Optimization Methods and Software 17, 2002; O. Chapelle, Neural
+    Computation 28, 1974; (2): O. Mangasarian, Optimization Methods and Software 17, 2002; O. Chapelle, Neural
     Computation 19, 2007; its low rank: C. Williams, M. Seeger, NIPS 2000; as a preconditioner: A. Rudi, L. Carratino,
-    L. Rosasco, NIPS 2017; (5): C.-J. Hsieh, K.-W. Chang, C.-J. Lin, S. Keerthi, S. Sundararajan, ICML 2008; over pairs:
+    L. Rosasco, NIPS 2017; (3): C.-J. Hsieh, K.-W. Chang, C.-J. Lin, S. Keerthi, S. Sundararajan, ICML 2008; over pairs:
     S. Keerthi, S. Sundararajan, K.-W. Chang, C.-J. Hsieh, C.-J. Lin, KDD 2008.
 
     Examples
