@@ -9751,8 +9751,7 @@ def _limits(G, scale, tol):
     base = G._alone()
     width = base._width if base._has_rows else n
     base_scale = float(base.diagonal().max())
-    # 1. What methods may hold
-    # 2. What Newton steps can do
+    # 1. What Newton steps can do
     least_ridge = np.min(G.ridge)
     is_stiff = least_ridge >= _STIFF_RIDGE * base_scale
     is_significant = least_ridge > _LEAST_RIDGE * base_scale
@@ -9765,14 +9764,14 @@ def _limits(G, scale, tol):
     if in_coordinates:
         largest_face = max(_FIRST_FACE, 2 * width)
     is_in_range = not is_stiff or not _is_on_demand(points) or _is_in_single_range(points)
-    # 3. What steps on one weight, or one point, after another may take
+    # 2. What steps on one weight, or one point, after another may take
     turns = 0
     if isinstance(G, _RowGram) and G.signs is None and G._work <= _WRITTEN_DOWN and is_stiff:
         turns = _TURNS
     by_points = isinstance(base, PairGram) and base._access != "products"
     if by_points:
         turns = _TURNS
-    # 4. What is a witness, in units of the base, since a ridge is not rounded
+    # 3. What is a witness, in units of the base, since a ridge is not rounded
     blur = math.sqrt(G.rounding().square)
     eps = _EPS_OF_ROWS if blur == 0.0 else _EPS_OF_ENTRIES
     eps *= math.sqrt(float(base.diagonal().max()) / scale)
@@ -10815,7 +10814,8 @@ def _on_working_set(problem, limits, method, alpha, m, gap):
             weights, L, P, steps, is_witness = _solve_on_faces(*given, L, P, most, inner_tol, eps)
         else:
             support = np.count_nonzero(alpha)
-            if limits.is_for_newton_steps(support, m):
+            # What Newton steps have left, in single precision, is for pair steps.
+            if gap > _LEFT and limits.is_for_newton_steps(support, m):
                 return "large"
             most = _STEPS_PER_POINT * size
             weights, steps = _solve_by_pairs(*given, max(inner_tol, _LEFT * gap), most)
@@ -10950,7 +10950,7 @@ def _next_method(limits, method, end, support, m, is_halved, is_free):
     if method == _FACES:
         return _PAIRS if end == "large" or support > 2 * _LARGEST_FACE else _FACES
     if method == _NEWTON:
-        if is_halved and end != "large":
+        if is_halved:
             return _NEWTON
         return _FACES if support <= limits.largest_face else _PAIRS
     if method == _PAIRS and end == "solved" and is_halved and is_free:
