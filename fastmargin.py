@@ -1330,17 +1330,34 @@ def _weights(alpha, signs=None):
 
 
 def _balanced(alpha, signs):
-    """Return alpha >= 0 with half of its sum in each class, up to rounding, for the signs y of two classes.
+    """Return weights near alpha >= 0 with sum_i y_i alpha_i = 0 in exact arithmetic, for the signs y of two classes.
 
-    A class without weights stays without.
+    What the sum is too large by is taken from a weight of each exponent in turn, the largest first: it leaves at most
+    half a unit in the last place of that weight.  Weights that are more than 2^53 apart may leave a rest.
     """
+    terms = (signs * alpha).tolist()
+    excess = math.fsum(terms)
+    if excess == 0.0 or not math.isfinite(excess):
+        return alpha
     alpha = alpha.copy()
-    half = 0.5 * alpha.sum()
-    for sign in (1.0, -1.0):
-        side = signs == sign
-        of_side = alpha[side].sum()
-        if of_side > 0.0:
-            alpha[side] *= half / of_side
+    # The exact sum as a sum of a few numbers, each of which rounds what those before it leave
+    total = []
+    part = excess
+    while part != 0.0:
+        total.append(part)
+        part = math.fsum(itertools.chain(terms, (-known for known in total)))
+    exponents = np.frexp(alpha)[1]
+    _, one_of_each = np.unique(
+        np.where(alpha > 0.0, -exponents, np.iinfo(np.int32).max), return_index=True
+    )
+    for i in one_of_each:
+        changed = alpha[i] - signs[i] * excess
+        if changed > 0.0:
+            total += [-signs[i] * alpha[i], signs[i] * changed]
+            alpha[i] = changed
+            excess = math.fsum(total)
+        if excess == 0.0:
+            break
     return alpha
 
 
@@ -9515,6 +9532,7 @@ class _Problem:
         if self.signs is None:
             self.refresh(alpha, m)
             return
+        alpha[:] = _balanced(alpha, self.signs)
         self.shift = None
         self.last = None
         self.refresh(alpha, m)
