@@ -6261,11 +6261,9 @@ def _in_form(alpha, p, signs, k):
         alpha = _balanced(alpha, signs)
     if is_one:
         p = alpha
-    off = abs(_total(p) - 1.0)
-    if off > 16.0 * _UNIT:
+    # A sum that updates may have rounded is left as it is: then alpha and p may be one, which saves a product.
+    if abs(_total(p) - 1.0) > min(_DRIFT * (k + 1), 1e-12):
         p = _weights(p, signs)
-        if is_one and off <= 1e-12:  # updates have rounded the sum; one point takes one product
-            alpha = p
     return alpha, p
 
 
