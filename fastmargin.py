@@ -6160,7 +6160,8 @@ def drive(
                         status = "stopped"
             if status != "running":
                 break
-    return result(status, np.array(iterates) if keep_iterates else None)
+    kept = np.array(iterates) if keep_iterates else None
+    return result(status, kept)
 
 
 def _resume(start, name, state, solution):
@@ -6261,7 +6262,7 @@ def _in_form(alpha, p, signs, k):
         alpha = _balanced(alpha, signs)
     if is_one:
         p = alpha
-    if abs(p.sum() - 1.0) > 1e-12:  # else alpha and p may be one, which saves a product
+    if abs(p.sum() - 1.0) > 8.0 * _EPS:  # else alpha and p may be one, which saves a product
         p = _weights(p, signs)
     return alpha, p
 
