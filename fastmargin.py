@@ -6262,8 +6262,11 @@ def _in_form(alpha, p, signs, k):
         alpha = _balanced(alpha, signs)
     if is_one:
         p = alpha
-    if abs(p.sum() - 1.0) > 8.0 * _EPS:  # else alpha and p may be one, which saves a product
+    off = abs(_total(p) - 1.0)
+    if off > 16.0 * _UNIT:
         p = _weights(p, signs)
+        if is_one and off <= 1e-12:  # updates have rounded the sum; one point takes one product
+            alpha = p
     return alpha, p
 
 
