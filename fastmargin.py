@@ -6160,7 +6160,8 @@ def drive(
                         status = "stopped"
             if status != "running":
                 break
-    return result(status, np.array(iterates) if keep_iterates else None)
+    kept = np.array(iterates) if keep_iterates else None
+    return result(status, kept)
 
 
 def _resume(start, name, state, solution):
