@@ -72,7 +72,7 @@ Contents (search for the number and title, as in "# 5.3 rows"; what a room needs
     5.5  features           features
     5.6  any kernel         LazyGram, gram, lazy_gram
     5.7  pairs              PairGram, pair_gram
-    6    certificate        certificate, separator_margin, contradiction
+    6    certificate        Bounds, certificate, separator_margin, contradiction
     7    driver             RunOptions, drive
     8    algorithms
     8.1  ramdas14           perceptron, nkp, von_neumann, frank_wolfe, snkp, snkpvn, isnkpvn, winnow
@@ -113,7 +113,7 @@ from collections import namedtuple
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias, TypedDict, TypeVar, Unpack
+from typing import Any, NamedTuple, TypeAlias, TypedDict, Unpack
 
 import numpy as np
 from numba import get_num_threads, njit, prange, threading_layer
@@ -190,7 +190,6 @@ def __dir__():
 Array: TypeAlias = NDArray[Any]
 GramLike: TypeAlias = "ArrayLike | Gram"  # what algorithms take as G
 Callback: TypeAlias = "Callable[[Result], object] | None"
-_Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
 # Sums may be reordered and fused; NaN and infinity keep their meaning.
 _FAST = {"reassoc", "contract", "nsz"}
@@ -401,7 +400,8 @@ class Result(NamedTuple):
 
 def _warn(message, category=UserWarning):
     """Warn at the line of the user's program that called into this module."""
-    passed = (_warn.__code__.co_filename, contextlib.__file__, functools.__file__)
+    decorator = np.errstate.__enter__.__code__.co_filename
+    passed = (_warn.__code__.co_filename, contextlib.__file__, functools.__file__, decorator)
     frame = sys._getframe(1)
     level = 2
     while frame.f_back is not None and frame.f_code.co_filename in passed:
@@ -2747,7 +2747,7 @@ class _LinearScores(NamedTuple):
 # ======================================================================================================
 
 # ------------------------------------------------------------------------------------------------------
-# 5.1 what all kinds of G have
+# 5.1 what all have
 # ------------------------------------------------------------------------------------------------------
 #
 # A loop is written once, for any G, over two operations: `product` and `add_column`.  A matrix, rows and sparse rows
@@ -3426,6 +3426,8 @@ def _representation(G):
             f"{type(G).__name__} must say the precision that it computes in: unit = 2.0**-53 for double precision, "
             "2.0**-24 for single precision"
         )
+    if _is_free(G.intercept) and (G.labels is None or set(np.unique(G.labels)) != {-1, 1}):
+        raise ValueError("labels must be -1 and +1, and of both classes, for a free intercept")
     return G, G.scale
 
 
@@ -5209,11 +5211,18 @@ def _allowing_for_kernel(G, norm2, rounding):
 
 
 class Bounds(NamedTuple):
-    """An interval around the margin rho, as some alpha and p prove it.
+    """An interval around the margin rho, as some alpha and p prove it: what `drive` takes from its ``interval``.
 
-    lower, upper : lower <= rho <= upper
-    blur : the part of upper - lower that is due to rounding
-    bias : the best bias of alpha; 0 unless the intercept is free
+    Attributes
+    ----------
+    lower, upper : float, lower <= rho <= upper
+    blur : float, the part of upper - lower that is due to rounding
+    bias : float, the best bias of alpha; 0 unless the intercept is free
+
+    Examples
+    --------
+    >>> fm.Bounds(0.4, 0.5, blur=1e-15)
+    Bounds(lower=0.4, upper=0.5, blur=1e-15, bias=0.0)
     """
 
     lower: float
@@ -6000,13 +6009,12 @@ class RunOptions(_Options, total=False):
     start: Result | None
 
 
-@np.errstate(under="ignore")
 def drive(
     G: GramLike,
     loop: Callable[..., int],
     state: tuple[Array, ...],
     solution: Callable[..., tuple[Array, ...]],
-    parameters: tuple[Any, ...] = (),
+    parameters: tuple[Any, ...] | Callable[[int, int], tuple[Any, ...]] = (),
     *,
     max_iter: int,
     tol: float | None = None,
@@ -6040,8 +6048,10 @@ def drive(
         ``solution(*state) -> (alpha, p)``, or ``(alpha, p, G alpha, G p)`` where the loop keeps these.  p >= 0 may have
         any sum.  If alpha is p, return one array twice.  With G alpha and G p most checkpoints take no product; each
         iteration may change their entries by 16 roundings, relative to s ||alpha||_1 and s ||p||_1.
-    parameters : tuple
+    parameters : tuple or callable
         Other arguments of the loop: numbers, arrays that it only reads, functions of Python source.
+        ``parameters(k, until)`` returns those of an entry into the loop, as for numbers of which every iteration takes
+        the next.
     max_iter : int
         The largest number of updates in this call.
     tol, trace_at, keep_iterates, callback, start : as in `RunOptions`
@@ -6115,7 +6125,8 @@ def drive(
     enter = _entry(G, loop, state, parameters)
     enter(k, k)
     chunk = 1
-    rows = []
+    trace = np.empty(16, dtype=_TRACE)
+    count = 0  # rows of the trace
     iterates = []
     goals = _Goals(tol, eps, separates)
 
@@ -6128,52 +6139,55 @@ def drive(
             upper=bounds.upper,
             status=status,
             n_iter=k,
-            trace=np.array(rows, dtype=_TRACE),
+            trace=trace[:count].copy(),
             iterates=iterates,
             state=(name, [array.copy() for array in state]),
             note=note,
             bias=bounds.bias,
         )
 
-    for checkpoint in checkpoints:
-        # 2. Go to the checkpoint, or to where the loop halts, which may be where the last row of the trace stands.
-        before = k
-        k, elapsed, chunk = _advance(enter, k, checkpoint, chunk)
-        seconds += elapsed
-        has_halted = k < checkpoint
-        stands = bool(rows) and k == before
+    with np.errstate(under="ignore"):
+        for checkpoint in checkpoints:
+            # 2. Go to the checkpoint, or to where the loop halts, which may be where the last row of the trace stands.
+            before = k
+            k, elapsed, chunk = _advance(enter, k, checkpoint, chunk)
+            seconds += elapsed
+            has_halted = k < checkpoint
+            stands = count > 0 and k == before
 
-        # 3. Bound the margin: by what the loop holds, unless this decides something or rounding shows.
-        alpha, p, *held = solution(*state)
-        bounds = None
-        status = "running"
-        if held and interval is None and not has_halted and k < last:
-            bounds = _interval(G, alpha, p, held=held, drift=_DRIFT * (k + 1))
-            if not goals.are_far(bounds, p):
-                bounds = None
-        is_fresh = bounds is None
-        if is_fresh or keep_iterates or callback is not None:
-            alpha, p = _in_form(alpha, p, G.signs, k)
-        if is_fresh:
-            bounds, status = _certified(G, alpha, p, interval, goals, has_halted, k, last)
-
-        # 4. Write it down, and call back.
-        if stands:
-            rows.pop()
-        rows.append((k, products(k), seconds, bounds.lower, bounds.upper))
-        if keep_iterates and not stands:
-            iterates.append(alpha.copy())
-        if callback is not None:
-            answer = callback(result(status))
-            stops = isinstance(answer, (bool, np.bool_)) and answer
-            if stops and status == "running":
+            # 3. Bound the margin: by what the loop holds, unless this decides something or rounding shows.
+            alpha, p, *held = solution(*state)
+            bounds = None
+            status = "running"
+            if held and interval is None and not has_halted and k < last:
+                bounds = _interval(G, alpha, p, held=held, drift=_DRIFT * (k + 1))
+                if not goals.are_far(bounds, p):
+                    bounds = None
+            is_fresh = bounds is None
+            if is_fresh or keep_iterates or callback is not None:
+                alpha, p = _in_form(alpha, p, G.signs, k)
+            if is_fresh:
                 bounds, status = _certified(G, alpha, p, interval, goals, has_halted, k, last)
-                rows[-1] = (k, products(k), seconds, bounds.lower, bounds.upper)
-                if status == "running":
-                    status = "stopped"
-        if status != "running":
-            break
-    return result(status, np.array(iterates) if keep_iterates else None)
+
+            # 4. Write it down, and call back.
+            count += not stands
+            if count > trace.size:
+                trace = np.resize(trace, 2 * count)
+            trace[count - 1] = (k, products(k), seconds, bounds.lower, bounds.upper)
+            if keep_iterates and not stands:
+                iterates.append(alpha.copy())
+            if callback is not None:
+                answer = callback(result(status))
+                stops = isinstance(answer, (bool, np.bool_)) and answer
+                if stops and status == "running":
+                    bounds, status = _certified(G, alpha, p, interval, goals, has_halted, k, last)
+                    trace[count - 1] = (k, products(k), seconds, bounds.lower, bounds.upper)
+                    if status == "running":
+                        status = "stopped"
+            if status != "running":
+                break
+    kept = np.array(iterates) if keep_iterates else None
+    return result(status, kept)
 
 
 def _resume(start, name, state, solution):
@@ -6216,7 +6230,8 @@ def _checkpoints(first, last, trace_at):
         whole = (int(k) if k.is_integer() else k for k in points.tolist())
         inside = np.unique([_count(k, "each of trace_at") for k in whole])
     between = (int(k) for k in inside if first < k < last)
-    return itertools.chain([first], between, [last] if last > first else [])
+    end = [last] if last > first else []
+    return itertools.chain([first], between, end)
 
 
 def _entry(G, loop, state, parameters):
@@ -6226,10 +6241,11 @@ def _entry(G, loop, state, parameters):
         loop = getattr(loop, "py_func", loop)
 
     def enter(k, until):
+        others = parameters(k, until) if callable(parameters) else parameters
         if is_compiled:
-            reached = _enter(loop, G.arrays, k, until, *state, *parameters)
+            reached = _enter(loop, G.arrays, k, until, *state, *others)
         else:
-            reached = loop(G, k, until, *state, *parameters)
+            reached = loop(G, k, until, *state, *others)
         if not (isinstance(reached, (int, np.integer)) and k <= reached <= until):
             raise ValueError(
                 f"a loop sent from iteration {k} to {until} must return the iteration reached, got {reached!r}"
@@ -6272,7 +6288,8 @@ def _in_form(alpha, p, signs, k):
         alpha = _balanced(alpha, signs)
     if is_one:
         p = alpha
-    if abs(p.sum() - 1.0) > 1e-12:  # else alpha and p may be one, which saves a product
+    # A sum that updates may have rounded is left as it is: then alpha and p may be one, which saves a product.
+    if abs(_total(p) - 1.0) > min(_DRIFT * (k + 1), 1e-12):
         p = _weights(p, signs)
     return alpha, p
 
@@ -6345,14 +6362,6 @@ def _note_on_rounding(G, bounds):
 def _first_iteration(options):
     """Return the iteration that a run with these options starts at."""
     return getattr(options.get("start"), "n_iter", 0)
-
-
-def _algorithm(**_):
-    """Goes when no algorithm names it."""
-    return lambda function: function
-
-
-_run_options = _algorithm
 
 
 # ======================================================================================================
@@ -6731,12 +6740,20 @@ def frank_wolfe(
     p[i] = 1.0
     add_column(G, i, 1.0, m)
     limits = (_goal(G, eps), _floor(G, stop))
+    if is_pairwise:
+        loop = _pairwise_loop
+        state = (p, m, direction)
+        parameters = limits
+    else:
+        loop = _von_neumann_loop
+        state = (p, m)
+        parameters = (diagonal, *limits)
     return drive(
         G,
-        _pairwise_loop if is_pairwise else _von_neumann_loop,
-        (p, m, direction) if is_pairwise else (p, m),
+        loop,
+        state,
         lambda p, m, *_: (p, p, m, m),
-        limits if is_pairwise else (diagonal, *limits),
+        parameters,
         max_iter=max_iter,
         eps=eps,
         separates=stop is not None,
@@ -7597,8 +7614,9 @@ def _draw(m, uniform, weights):
 
 
 @njit(cache=_CACHE)
-def _sampling_loop(G, k, until, alpha, g, m, gm, drawn, column, first, uniforms, momentum, step):
+def _sampling_loop(G, k, until, alpha, g, m, gm, drawn, column, uniforms, momentum, step):
     """ji21, section 4: `_momentum_loop` with ``drawn`` = e_i and ``column`` = G e_i for q and G q."""
+    first = k
     while k < until:
         i = _draw(m, uniforms[k - first], column)
         beta = k / (k + 1.0) if momentum else 0.0
@@ -7672,18 +7690,20 @@ def adaptive_sampling(
     """
     step = _number(step, "step")
     seed = _count(seed, "seed")
-    max_iter = _count(max_iter, "max_iter")
     G, scale = _representation(G)
     n = len(G)
-    first = _first_iteration(options)
-    bits = np.random.PCG64(seed).advance(first).random_raw(max_iter)
-    uniforms = (bits >> np.uint64(11)) * 2.0**-53
+
+    def parameters(k, until):
+        bits = np.random.PCG64(seed).advance(k).random_raw(until - k)
+        uniforms = (bits >> np.uint64(11)) * 2.0**-53
+        return uniforms, bool(momentum), step / scale
+
     return drive(
         G,
         _sampling_loop,
         tuple(np.zeros((6, n))),
         lambda alpha, g, m, gm, drawn, column: (alpha, alpha, m, m),
-        (first, uniforms, bool(momentum), step / scale),
+        parameters,
         max_iter=max_iter,
         products=lambda k: k / n,
         **options,
@@ -7704,30 +7724,44 @@ _SCHEDULES = {
 
 
 def _bounds(lam, lam0, max_iter, options):
-    """Return the iteration t_0 at which the run starts, and 1 / lambda_t for t = t_0 + 1 to t_0 + max_iter.
+    """Return a function of (k, until): 1 / lambda_t, lambda_t = lam0 s(t), for t = k + 1 to ``until``.
 
-    lambda_t = lam0 s(t); s by name, callable, or array of all s(t) from t = 1 on.
+    s is given by name, callable, or array of all s(t) from t = 1 on.
     """
-    first = _first_iteration(options)
-    last = first + _count(max_iter, "max_iter")
+    lam0 = _number(lam0, "lam0")
     if isinstance(lam, str):
         schedule = _SCHEDULES[_choice(lam, "lam", tuple(_SCHEDULES))]
-        values = schedule(np.arange(first + 1.0, last + 1.0))
     elif callable(lam):
-        values = np.array([float(lam(t)) for t in range(first + 1, last + 1)])
+
+        def schedule(t):
+            return np.array([float(lam(int(number))) for number in t])
+
     else:
         values = _numbers(lam, "lam")
+        last = _first_iteration(options) + _count(max_iter, "max_iter")
         if values.ndim != 1 or values.size < last:
             raise ValueError(
                 f"lam must hold a value for each of {last} iterations; got shape {values.shape}"
             )
-        values = values[first:last].astype(np.float64)
+        values = _nonnegative_values(values[:last].astype(np.float64), 0)
+
+        def schedule(t):
+            return values[t.astype(np.int64) - 1]
+
+    def bounds(k, until):
+        with np.errstate(divide="ignore", over="ignore", under="ignore"):
+            return 1.0 / (lam0 * _nonnegative_values(schedule(np.arange(k + 1.0, until + 1.0)), k))
+
+    return bounds
+
+
+def _nonnegative_values(values, k):
+    """Return s(t) for t = k + 1, k + 2, ...; refuse a negative one."""
     wrong = np.flatnonzero(~(values >= 0.0))
     if wrong.size:
         i = wrong[0]
-        raise ValueError(f"lam must be at least 0; at t = {first + i + 1} it is {values[i]:g}")
-    with np.errstate(divide="ignore", over="ignore", under="ignore"):
-        return first, 1.0 / (_number(lam0, "lam0") * values)
+        raise ValueError(f"lam must be at least 0; at t = {k + i + 1} it is {values[i]:g}")
+    return values
 
 
 @njit(cache=_CACHE)
@@ -7765,11 +7799,12 @@ def _descent_step(G, step, options):
 
 
 @njit(cache=_CACHE)
-def _diagonal_loop(G, k, until, alpha, m, found, first, bounds, step):
-    """apidopoulos22, Algorithm 1, in alpha = -u; m = G alpha, and bounds are the 1 / lambda_t from t = first + 1 on.
+def _diagonal_loop(G, k, until, alpha, m, found, bounds, step):
+    """apidopoulos22, Algorithm 1, in alpha = -u; m = G alpha, and bounds are the 1 / lambda_t from t = k + 1 on.
 
     found[0] is the step, unless this run has one of its own, above 0.
     """
+    first = k
     if step == 0.0:
         step = found[0]
     while k < until:
@@ -7792,7 +7827,6 @@ def _inertial_loop(
     mz,
     age,
     found,
-    first,
     bounds,
     step,
     accel,
@@ -7803,6 +7837,7 @@ def _inertial_loop(
     ``previous`` is alpha one step ago, z the point that the step is taken from; m, previous_m and mz are their products
     with G.  age[0] counts the steps from the last restart.
     """
+    first = k
     if step == 0.0:
         step = found[0]
     while k < until:
@@ -7881,7 +7916,7 @@ def diagonal_descent(
     ('certified', 0.92388)
     """
     G, _ = _representation(G)
-    first, bounds = _bounds(lam, lam0, max_iter, options)
+    bounds = _bounds(lam, lam0, max_iter, options)
     found, spent = _descent_step(G, step, options)
     alpha, m = np.zeros((2, len(G)))
     return drive(
@@ -7889,7 +7924,7 @@ def diagonal_descent(
         _diagonal_loop,
         (alpha, m, found),
         lambda alpha, m, found: (alpha, alpha, m, m),
-        (first, bounds, step or 0.0),
+        lambda k, until: (bounds(k, until), step or 0.0),
         max_iter=max_iter,
         products=lambda k: found[1] + k,
         spent=spent,
@@ -7972,7 +8007,7 @@ def inertial_diagonal_descent(
     """
     accel = _number(accel, "accel")
     G, _ = _representation(G)
-    first, bounds = _bounds(lam, lam0, max_iter, options)
+    bounds = _bounds(lam, lam0, max_iter, options)
     found, spent = _descent_step(G, step, options)
     vectors = np.zeros((6, len(G)))
     return drive(
@@ -7980,7 +8015,7 @@ def inertial_diagonal_descent(
         _inertial_loop,
         (*vectors, np.zeros(1), found),
         lambda alpha, previous, m, *_: (alpha, alpha, m, m),
-        (first, bounds, step or 0.0, accel, bool(restart)),
+        lambda k, until: (bounds(k, until), step or 0.0, accel, bool(restart)),
         max_iter=max_iter,
         products=lambda k: found[1] + k,
         spent=spent,
@@ -8158,7 +8193,9 @@ def _extend(G, span, sqrt_s, negligible):
         t = span.margins @ q
         residual = q - t @ span.weights
         w = residual
-        m = (G @ residual) / (sqrt_s * sqrt_s)
+        m = np.empty(q.size)
+        product(G, residual, m)
+        m /= sqrt_s * sqrt_s
         again = span.margins @ residual
         residual -= again @ span.weights
         m -= again @ span.margins
@@ -8775,6 +8812,8 @@ def _signed_rows(Z, labels):
     if isinstance(Z, Gram):
         raise TypeError("Z must hold the signed rows y_i x_i, such as y[:, None] * X, and not a G")
     dimensions = 2 if _is_sparse(Z) else _dimensions(Z)
+    if isinstance(Z, list | tuple) and dimensions == 2:
+        dimensions = 1 + _dimensions(Z[0])
     if dimensions != 3:
         if dimensions not in (None, 2):
             raise ValueError(
@@ -11257,7 +11296,6 @@ def max_margin(
     *,
     max_iter: int = 100,
     tol: float = 1e-6,
-    trace_at: ArrayLike | None = None,
     start: Result | ArrayLike | None = None,
     **options: Unpack[_Options],
 ) -> Result:
@@ -11286,8 +11324,6 @@ def max_margin(
         Largest number of iterations in this call.
     tol : float
         Stop as "certified" at upper - lower <= tol * upper.
-    trace_at : array of int, optional
-        Checkpoints; by default every iteration.
     start : Result or array, optional
         Where to go on, see `RunOptions`, or what to begin with, see the Notes.
     **options : RunOptions
@@ -11355,8 +11391,8 @@ def max_margin(
     if not _is_result(start) and np.ndim(start) == 1:
         weights = start
         start = None
-    if trace_at is None:
-        trace_at = range(2**53)
+    if options.get("trace_at") is None:
+        options["trace_at"] = range(2**53)
     G, s = _representation(G)
     problem = _Problem(G, s)
     limits = _limits(G, s, tol)
@@ -11386,7 +11422,6 @@ def max_margin(
         (problem, limits, [False]),
         max_iter=max_iter,
         tol=tol,
-        trace_at=trace_at,
         start=start,
         eps=functools.partial(_proof_of_no_margin, problem, limits.eps),
         takes_free=True,

@@ -1753,7 +1753,7 @@ def path_weights(G, steps, path_steps, penalties):
     hinge = [None]
     options = {"lam": lambda t: 1.0, "restart": True, "max_iter": path_steps, "trace_at": []}
     for C in np.geomspace(1e-3, 1e3, penalties):
-        ridge = fm.RidgeGram(G, 0.5 / C)
+        ridge = G.with_ridge(0.5 / C)
         squared.append(fm.max_margin(ridge, start=squared[-1], tol=1e-3).alpha)
         hinge.append(inertial(G, lam0=1 / C, start=hinge[-1], **options))
     found["SVMs along a path over C, squared hinge loss"] = np.array(squared[1:])

@@ -869,18 +869,25 @@ def adam(step, looks, shape, Z, labels=None):
 
     The loss is ln sum_i exp(-<z_i, w>). Its gradient is -u = -Z'q, q = softmax(-Z w).
     """
-    G = fm.FeatureGram(Z)
-    scale = 1.0
-    if labels is not None:
-        G = fm.pair_gram(G, labels, shape[0])
-        scale = 2.0  # as rows of pairs have the length of a point
-    m, q = np.empty((2, G.shape()[0]))
-    w, u = np.zeros((2, *shape))
+    right = (
+        np.arange(len(Z)),
+        labels,
+    )  # the places of the classes of the points, which make no pair
+    w = np.zeros(shape)
     move = adam_moves(shape)
     seen = []
     for t in range(1, looks[-1] + 1):
-        fm.softmax_pass(G, scale * w.ravel(), m, q, u.ravel())
-        w += move(step / math.sqrt(t), u)
+        m = Z @ w.T
+        if labels is not None:
+            m = m[right][:, None] - m
+            m[right] = math.inf
+        q = np.exp(m.min() - m)
+        q /= q.sum()
+        if labels is not None:
+            total = q.sum(axis=1)
+            q = -q
+            q[right] = total
+        w += move(step / math.sqrt(t), q.T @ Z)
         if t in looks:
             seen.append(w.copy())
     return seen
@@ -1095,7 +1102,7 @@ def image_sequences(images, y, d, rng):
     X += unit(rng.normal(size=(16, d)))
     means = X.mean(axis=1)
     G = fm.features(means, y, normalize=None, ridge=0.5)
-    v = unit(G.separators(fm.max_margin(G).alpha[None])[0])
+    v = unit(fm.max_margin(G).alpha @ G.coordinates())
     return Sequences(X, unit(means), y.astype(float), v[None], np.ones(1), True)
 
 
@@ -2223,14 +2230,15 @@ def race_trace(algorithm, G, seconds, runs):
 
 def race_peer(G, runs):
     """Return a solver for G, its median seconds from call to return, and the certified interval of its weights."""
-    if G.has_coordinates:
+    if isinstance(G, fm.FeatureGram):
         solver = "PIQP"
         solve = partial(interior_point, G.coordinates())
     else:
         solver = "LIBSVM"
         y = G.labels
         K = y[:, None] * np.asarray(G) * y
-        G = fm.FreeGram(G)  # SVC always has a bias
+        # SVC always has a bias.
+        G = fm.gram(K, y, kernel="precomputed", normalize=None, intercept="free")
 
         def solve():
             return dual_weights(svc(K, y, kernel="precomputed"), len(y))

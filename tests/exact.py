@@ -15,7 +15,7 @@ from itertools import combinations, permutations, product
 from typing import NamedTuple
 
 import numpy as np
-from instances import BY_ROWS, CALLS, Own, Products, Symmetric, algorithm_of
+from instances import BY_ROWS, CALLS, Own, Products, Symmetric, algorithm_of, free
 
 import fastmargin as fm
 
@@ -430,7 +430,7 @@ class Problem(NamedTuple):
 
     The representation is a base, and what lies over it: "ridge over pairs over sparse".  What is tried: "watched", that
     all partial results are judged; "stopped at n", besides that the callback stops at its n-th call; or "interrupted at
-    n", that Ctrl-C comes at the n-th line of the module that is run: then the run is gone on with from the last of them.
+    n", that Ctrl-C comes at the n-th line of the module that is run: then a run goes on from the last of them.
     """
 
     family: str
@@ -654,7 +654,7 @@ def given(problem):
             G = G.with_ridge(problem.ridge(len(G)))
         else:
             signs = np.array(problem.classes(len(G)), dtype=float)
-            G = G._changed(labels=signs, intercept="free")
+            G = free(G, signs)
     return G
 
 

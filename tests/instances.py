@@ -214,6 +214,12 @@ def dense(Z):
     return 0.5 * (G + G.T)
 
 
+def free(G, y):
+    """A representation or a matrix with a free intercept, for labels y."""
+    G = G if isinstance(G, fm.Gram) else fm.DenseGram(G)
+    return G._changed(labels=np.asarray(y, dtype=float), intercept="free")
+
+
 def pairs(Z):
     """A problem of two classes in which all points are of the first: its pairs stand for the rows themselves."""
     return fm.pair_gram(dense(Z), np.zeros(len(Z)), 2)
@@ -368,11 +374,7 @@ class Call(NamedTuple):
     rows: bool = False  # takes the rows Z, scales them, and certifies their l1-margin
     signed: bool = False  # weights alpha of either sign
     sampled: bool = False  # takes rows at random
-    held: str | None = (
-        "p"  # rows of the trace but the last come from what the loop holds, of the alpha and p that a
-    )
-    # callback sees: p is that of a run of as many iterations, or, "move", the last move of alpha, scaled to the
-    # simplex; or, None, rows come from fresh products
+    held: bool = True  # rows of the trace but the last come from what the loop holds
 
 
 _COLUMN = {"cost": "column", "halts": True}
@@ -396,10 +398,10 @@ CALLS = {
         **_COLUMN,
     ),
     # After an exact step the two points that took part tie, so that rounding chooses between them.
-    "frank_wolfe": Call({"eps": 1e-3}, cost="two columns", noise=1.0, **_VERTEX),
+    "frank_wolfe": Call({"eps": 1e-12}, cost="two columns", noise=1.0, **_VERTEX),
     "frank_wolfe, plain": Call({"eps": 1e-3, "variant": "plain"}, cost="column", **_VERTEX),
     "frank_wolfe, halting": Call(
-        {"eps": 1e-3, "stop": "separated"}, cost="two columns", halts=True, noise=1.0, **_VERTEX
+        {"eps": 1e-12, "stop": "separated"}, cost="two columns", halts=True, noise=1.0, **_VERTEX
     ),
     "snkp": Call(**_SMOOTHED),
     "snkp, on": Call({"stop": None}, start=2.0),
@@ -412,7 +414,7 @@ CALLS = {
     "isnkpvn, entropy": Call(
         {"eps": 1e-3, "gamma": 1.5, "prox": "entropy"}, witness="eps", units={"eps": 1}, **_SMOOTHED
     ),
-    "winnow": Call({"eta": 0.05}, halts=True, rows=True, held=None),
+    "winnow": Call({"eta": 0.05}, halts=True, rows=True, held=False),
     "gradient_descent": Call(),
     "gradient_descent, logistic": Call({"loss": "logistic"}),
     "gradient_descent, step 1e6": Call(
@@ -442,16 +444,16 @@ CALLS = {
         {"lam0": 1.0, "accel": 3.0, "restart": True}, **_DESCENT
     ),
     "homotopic_subgradient": Call(),
-    "subspace_perceptron": Call(signed=True, noise=1e-7, held=None),
+    "subspace_perceptron": Call(signed=True, noise=1e-7, held=False),
     "subspace_perceptron, halting": Call(
         {"stop": "separated", "memory": 1.0, "eps": 0.0},
         halts=True,
         units={"eps": 1},
         signed=True,
         noise=1e-7,
-        held=None,
+        held=False,
     ),
-    "max_margin": Call({"tol": 1e-12}, cost=None, dual=True, held=None),
+    "max_margin": Call({"tol": 1e-12}, cost=None, dual=True, held=False),
 }
 LOOPS = [
     name for name, call in CALLS.items() if call.cost
@@ -595,7 +597,7 @@ def same_rows(name, held, fresh, same_p=True):
         np.testing.assert_allclose(
             held[side], fresh[side], rtol=1e-8, atol=1e-7 * (fresh["lower"].min() <= 0.0)
         )
-    if CALLS[name].held is None:
+    if not CALLS[name].held:
         assert np.array_equal(held["upper"], fresh["upper"]) and np.array_equal(
             held["lower"], fresh["lower"]
         )

@@ -852,7 +852,7 @@ def test_copies_are_one_point_with_the_sum_of_their_weights(kernel, n_classes, i
         )
     else:
         K = fm.gram(X, kernel=kernel, gamma=0.7, normalize=None, intercept=1.0)
-        G = fm.RidgeGram(fm.pair_gram(K, y, n_classes), ridge)
+        G = fm.pair_gram(K, y, n_classes, ridge=ridge)
     result = model.result_
     assert result.p.size == len(G)
     lower, upper = fm.certificate(G, result.alpha, result.p)

@@ -45,7 +45,7 @@ def test_algorithms_walk_as_on_the_rows(kind, name, ridge):
     Z = np.column_stack((Z, 0.0 * Z))
     G, twin = (make(Z) for make in (BY_ROWS[kind], fm.FeatureGram))
     if ridge:
-        G = fm.RidgeGram(G, ridge)
+        G = G.with_ridge(ridge)
         twin = fm.FeatureGram(np.column_stack((Z, np.sqrt(ridge) * np.eye(len(Z)))))
     one, two = (fm.ALGORITHMS[name](problem, max_iter=50) for problem in (G, twin))
     assert (one.status, one.n_iter) == (two.status, two.n_iter) and one.lower > 0
@@ -59,7 +59,7 @@ def test_algorithms_walk_as_on_the_rows(kind, name, ridge):
 
 FRESH = """
 import sys, numpy as np, fastmargin as fm
-G = fm.RidgeGram(fm.FeatureGram(np.eye(3)), 0.5)
+G = fm.FeatureGram(np.eye(3)).with_ridge(0.5)
 G = fm.pair_gram(fm.features(np.eye(3)), np.arange(3), 3) if sys.argv[1] == "pairs" else G
 print(fm.momentum(G, max_iter=2).status)
 """
@@ -172,7 +172,7 @@ def test_points_in_a_file_are_those_in_memory(tmp_path, dtype, mode):
         G = fm.features(file, y, normalize=normalize)
         want = fm.features(X, y, normalize=normalize)
         assert type(G) is fm.FeatureGram and np.shares_memory(G.rows, file)
-        assert G.shape() == want.shape()
+        assert (G.n, G.d) == (want.n, want.d)
         np.testing.assert_allclose(G.diagonal(), want.diagonal(), rtol=1e-13)
         one = fm.momentum(G, max_iter=30)
         two = fm.momentum(want, max_iter=30)
@@ -231,10 +231,10 @@ def test_what_is_written_to_a_private_copy_stays():
             file.flush()
             X = np.load(file.name, mmap_mode=mode)
             X[:] = Z
-            m = np.empty(len(Z))
+            v = np.ones(len(Z)) / len(Z)
             for _ in range(2):
-                fm.margins(fm.FeatureGram(X), np.ones(700), m)
-                np.testing.assert_allclose(m, Z.sum(axis=1), rtol=0, atol=1e-11)
+                m = fm.FeatureGram(X) @ v
+                np.testing.assert_allclose(m, Z @ (v @ Z), rtol=0, atol=1e-11)
             assert np.array_equal(X, Z)
 
 
@@ -294,12 +294,12 @@ def test_an_operator_in_single_precision_is_certified_as_such():
 
 def test_an_operator_can_be_copied_with_its_representation():
     Z, _ = PLANTED["feasible"]
-    G = fm.RidgeGram(Products(Rows(Z)), 0.1)
+    G = Products(Rows(Z)).with_ridge(0.1)
     want = fm.momentum(G, max_iter=3)
     for again in (
         copy.deepcopy(G),
         pickle.loads(pickle.dumps(G)),
-        fm.RidgeGram(copy.copy(G.base), 0.1),
+        copy.copy(Products(Rows(Z))).with_ridge(0.1),
     ):
         same_result(fm.momentum(again, max_iter=3), want)
 
@@ -317,8 +317,8 @@ RIDGED = {
     "mapped": lambda **options: fm.features(in_file(X), Y, **options),
     "lazy": lambda **options: fm.lazy_gram(X, Y, **options),
     "pairs": lambda **options: fm.pair_gram(fm.gram(X), (Y + 1) // 2, 2, **options),
-    "operator": lambda ridge=0.0: fm.RidgeGram(Products(Rows(Y[:, None] * X)), ridge),
-    "symmetric operator": lambda ridge=0.0: fm.RidgeGram(Products(Symmetric(dense(X))), ridge),
+    "operator": lambda ridge=0.0: Products(Rows(Y[:, None] * X)).with_ridge(ridge),
+    "symmetric operator": lambda ridge=0.0: Products(Symmetric(dense(X))).with_ridge(ridge),
 }
 
 
@@ -329,47 +329,35 @@ RIDGED = {
     ids=["small", "middling", "large", "of each point"],
 )
 def test_a_ridge_is_added_to_the_diagonal(name, ridge):
-    """Of the matrix, of every operation, and of the interval of the maximum margin."""
+    """Of the matrix, of both operations, and of the interval of the maximum margin."""
     G = RIDGED[name](ridge=ridge)
     exact = np.asarray(RIDGED[name]()) + ridge * np.eye(40)
     np.testing.assert_allclose(G, exact, rtol=1e-12, atol=1e-13)
     assert np.array_equal(np.broadcast_to(G.ridge, 40), np.broadcast_to(ridge, 40))
     size = exact.diagonal().max()
     close = functools.partial(np.testing.assert_allclose, rtol=0, atol=1e-12 * size)
-    n, d = G.shape()
+    n = len(G)
     v = rows_of(1, n, 4)[0]
-    w, u = np.empty((2, d))
-    m, q = np.empty((2, n))
+    V = rows_of(n, 3, 4)
     np.testing.assert_allclose(G.diagonal(), exact.diagonal(), rtol=1e-12)
-    fm.lift(G, v, w)
-    fm.margins(G, w, m)
+    assert G.scale == G.diagonal().max()
+    m = np.empty(n)
+    fm.product(G, v, m)
     close(m, exact @ v)
-    assert fm.square(G, v, w, m) == pytest.approx(v @ exact @ v, rel=1e-12, abs=1e-12 * size)
-    log_total = fm.softmax_pass(G, w, m, q, u)
-    weights = np.exp((exact @ v).min() - exact @ v)
-    np.testing.assert_allclose(q, weights / weights.sum(), rtol=0, atol=1e-10 * size)
-    assert log_total == pytest.approx(np.log(weights.sum()) - (exact @ v).min(), rel=1e-11)
-    fm.lift(G, q, w)
-    close(u, w)
-    M = np.empty((2, n))
-    fm.table_margins(G, np.array([w, u]), M)
-    close(M, np.array([exact @ q, exact @ q]))
+    close(G @ V, exact @ V)
     fm.add_column(G, 7, -2.0, m)
     close(m, exact @ v - 2.0 * exact[:, 7])
     some = np.array([5, 1, 30])
     part = exact[np.ix_(some, some)]
     np.testing.assert_allclose(G.block(some, some), part, rtol=1e-12, atol=1e-13)
-    if G.adder():
-        m[:] = 1.0
-        G.adder()(some, weights[some], m)
-        close(m, 1.0 + exact[:, some] @ weights[some])
-    if G.access != "products":
+    if "operator" not in name:
         np.testing.assert_allclose(G.restrict(some).dense(), part, rtol=1e-12, atol=1e-13)
-    products = G.precise(q)
-    if products is not None:
-        value, product, _ = products
-        close(product, exact @ q)
-        assert value == pytest.approx(q @ exact @ q, rel=1e-12)
+    share = v / np.abs(v).sum()
+    for precise in (False, True):
+        value, product, rounding = G._measured(share, precise=precise)
+        close(product, exact @ share)
+        assert value == pytest.approx(share @ exact @ share, rel=1e-12)
+        assert rounding.margins < 1e-13
     one = fm.max_margin(G)
     two = fm.max_margin(exact)
     least = np.min(ridge)
@@ -404,9 +392,9 @@ def test_the_soft_margin():
 def test_a_ridge_of_many_orders_of_magnitude_leaves_the_others_their_digits(name):
     """A point of almost no weight has a huge r_i, of which rounding must not take its measure, nor "infeasible"."""
     plain = RIDGED[name]()
-    without = fm.max_margin(fm.RidgeGram(plain.restrict(np.arange(39)), 0.1), tol=1e-9)
+    without = fm.max_margin(plain.restrict(np.arange(39)).with_ridge(0.1), tol=1e-9)
     for last in (1e6, 1e10, 1e15):
-        G = fm.RidgeGram(plain, np.append(np.full(39, 0.1), last))
+        G = plain.with_ridge(np.append(np.full(39, 0.1), last))
         for precise in (False, True):
             result = fm.max_margin(G, tol=1e-9)
             lower, upper = fm.certificate(G, result.alpha, result.p, precise=precise)
@@ -455,8 +443,7 @@ def test_an_intercept_is_a_constant_feature(kernel, normalize):
         alpha = rows_of(1, 40, 6)[0]
         G = fm.lazy_gram(X, Y, **options)
         close(G.dense(), want)
-        m = np.empty(40)
-        fm.margins(G, alpha, m)
+        m = G @ alpha
         close(m, want @ alpha)
         fm.add_column(G, 3, 2.0, m)
         close(m, want @ alpha + 2.0 * want[:, 3])
@@ -471,12 +458,9 @@ def test_an_intercept_is_a_constant_feature(kernel, normalize):
 def test_the_intercept_of_features(make, normalize):
     G = make(X, Y, normalize=normalize, intercept=0.8)
     want = fm.features(np.column_stack((X, np.full(40, 0.8))), Y, normalize=normalize)
-    assert G.shape() == want.shape()
+    assert (G.n, G.d, want.d) == (40, 6, 7)
     np.testing.assert_allclose(G.dense(), want.dense(), rtol=0, atol=1e-13 * want.diagonal().max())
-    w, u = np.empty((2, 7))
-    fm.lift(G, np.arange(40.0), w)
-    fm.lift(want, np.arange(40.0), u)
-    np.testing.assert_allclose(w, u, rtol=0, atol=1e-12 * np.abs(u).max())
+    np.testing.assert_allclose(G.coordinates(), want.coordinates(), rtol=1e-13)
 
 
 def test_points_beside_the_origin_need_an_intercept():

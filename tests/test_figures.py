@@ -337,7 +337,7 @@ def test_paths_over_c_solve_the_problems_of_their_losses():
         assert alpha.max() <= C
         assert alpha - np.clip(alpha - slope, 0, C) == pytest.approx(0, abs=1e-3)
     for C, alpha in zip((1e-3, 1.0, 1e3), squared, strict=True):
-        lower, upper = rp.fm.certificate(rp.fm.RidgeGram(G, 0.5 / C), alpha, alpha / alpha.sum())
+        lower, upper = rp.fm.certificate(G.with_ridge(0.5 / C), alpha, alpha / alpha.sum())
         assert 0 < upper - lower <= 2e-3 * upper
 
 

@@ -8,16 +8,21 @@ import exact
 import numpy as np
 import pytest
 from exact import FAMILIES, FREE_CALLS, faults, margin_squared, of_rows
-from instances import CALLS, Own, algorithm_of, check_raises, mapped, run, sparse, without_margin
+from instances import (
+    CALLS,
+    Own,
+    algorithm_of,
+    check_raises,
+    free,
+    mapped,
+    run,
+    sparse,
+    without_margin,
+)
 
 import fastmargin as fm
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-
-
-def free(make):
-    """A representation of rows, with a free intercept."""
-    return lambda Z, y: fm.FreeGram(make(Z), y)
 
 
 KINDS = {
@@ -28,8 +33,8 @@ KINDS = {
     "lazy": lambda Z, y: fm.lazy_gram(
         y[:, None] * Z, y, kernel="linear", normalize=None, intercept="free"
     ),
-    "sparse": free(sparse),
-    "mapped": free(mapped),
+    "sparse": lambda Z, y: free(sparse(Z), y),
+    "mapped": lambda Z, y: free(mapped(Z), y),
     "own": Own,
 }
 
@@ -165,34 +170,22 @@ def test_rows_of_one_class_each():
     assert abs(G.decision_function(result, [[3.5, -1.0]])[0]) < 1e-12
 
 
-def test_softmaxes_have_half_the_weight_each():
+@pytest.mark.parametrize("size", [1.0, 1e5])
+def test_softmaxes_have_half_the_weight_each(size):
     """And ln sum exp(-m - b y) is least at the b that they stand for."""
     rng = np.random.default_rng(0)
-    Z = rng.normal(size=(20, 3))
     y = both_classes(rng, 20)
-    for G in (
-        fm.FreeGram(fm.FeatureGram(Z), y),
-        fm.RidgeGram(fm.FreeGram(fm.FeatureGram(Z), y), 0.3),
-    ):
-        n, d = G.shape()
-        w = rng.normal(size=d)
-        m = np.empty(n)
-        q = np.empty(n)
-        u = np.empty(d)
-        log_total = fm.softmax_pass(G, w, m, q, u)
-        assert q[y > 0].sum() == pytest.approx(0.5, rel=1e-15) and q[y < 0].sum() == pytest.approx(
-            0.5, rel=1e-15
-        )
-        raw = np.empty(n)
-        fm.margins(G, w, raw)
-        assert np.ptp((m - raw) * y) < 1e-12
-        values = [
-            np.log(np.exp(-raw - (b + (m - raw)[0] * y[0]) * y).sum()) for b in (-1e-3, 0.0, 1e-3)
-        ]
-        assert log_total == pytest.approx(values[1], rel=1e-14) and values[1] < min(
-            values[0], values[2]
-        )
-        np.testing.assert_allclose(q, np.exp(-m) / np.exp(-m).sum(), rtol=1e-12)
+    m = size * rng.normal(size=20)
+    q = np.empty(20)
+    log_total = fm._softmax_by_class(m, y, q)
+    for side in (y > 0, y < 0):
+        assert q[side].sum() == pytest.approx(0.5, rel=1e-15)
+        each = np.exp(m[side].min() - m[side])
+        np.testing.assert_allclose(q[side], 0.5 * each / each.sum(), rtol=1e-12)
+    best = 0.5 * (np.logaddexp.reduce(-m[y > 0]) - np.logaddexp.reduce(-m[y < 0]))
+    values = [np.logaddexp.reduce(-m - (best + b) * y) for b in (-1e-3, 0.0, 1e-3)]
+    assert log_total == pytest.approx(values[1], rel=1e-14)
+    assert values[1] <= min(values[0], values[2])
 
 
 @pytest.mark.parametrize("kind", ["features", "lazy"])

@@ -71,10 +71,8 @@ def lazy(name, n, d, dtype=np.float64, normalize="unit", blank=False, signed=Tru
 
 
 def product(G, v):
-    w = np.empty(G.shape()[1])
-    m = np.empty(G.shape()[0])
-    fm.lift(G, v, w)
-    fm.margins(G, w, m)
+    m = np.full(len(G), np.nan)
+    fm.product(G, v, m)
     return m
 
 
@@ -124,15 +122,14 @@ def test_products_and_columns_are_within_the_stated_rounding(name, n, d, blank, 
 
 
 @every_lazy
-def test_margins_of_a_table_are_those_of_its_rows(name):
+def test_products_with_many_weights_are_those_of_each(name):
     """The tangent kernel goes through its features for some of these, entry by entry for others."""
     for n, d, k in ((90, 3, 1), (90, 3, 7), (300, 2, 2), (40, 30, 9)):
         G, exact = lazy(name, n, d, signed=False)
         for share in (1.0, 0.1):
             W = rows_of(k, n, 3)
-            M = np.full((k, n), np.nan)
             W[:, int(share * n) :] = 0.0
-            fm.table_margins(G, W, M)
+            M = (G @ W.T).T
             size = np.abs(W).sum(axis=1).max()
             assert np.abs(M - W @ exact).max() <= G.rounding().margins * scale_of(G) * size
             if k == 1:
@@ -144,8 +141,7 @@ def test_few_and_many_hidden_units_give_the_products_of_the_tangent_kernel():
     for width, n, k in ((2, 60, 1), (60, 10, 4)):
         G = fm.lazy_gram(rows_of(n, 4), kernel="ntk", W=units(4, width), normalize=None)
         W = rows_of(k, n)
-        M = np.empty((k, n))
-        fm.table_margins(G, W, M)
+        M = (G @ W.T).T
         size = np.abs(W).sum(axis=1).max()
         assert np.abs(M - W @ G.dense()).max() <= G.rounding().margins * scale_of(G) * size
 
@@ -156,11 +152,10 @@ def test_a_product_by_columns_holds_few_entries_at_a_time():
     G = fm.lazy_gram(rows_of(n, 3))
     for count in (1000, 0):
         W = np.zeros((2, n))
-        M = np.full((2, n), np.nan)
         W[:, :count] = rows_of(2, count)
         tracemalloc.start()
         try:
-            fm.table_margins(G, W, M)
+            M = (G @ W.T).T
             _, most = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
@@ -344,7 +339,7 @@ def test_pairs_are_the_explicit_rows(base, n, d, k):
     G = fm.pair_gram(BASES[base](X), labels, k)
     exact = Z @ Z.T
     s = scale_of(fm.FeatureGram(Z))
-    assert G.shape()[0] == n * (k - 1) == len(Z)
+    assert len(G) == n * (k - 1) == len(Z)
     np.testing.assert_allclose(G.dense(), exact, rtol=0, atol=1e-14 * s)
     np.testing.assert_allclose(G.diagonal(), exact.diagonal(), rtol=1e-13)
     v = rows_of(1, len(Z), 2)[0]
@@ -372,7 +367,7 @@ def test_precise_products_of_pairs_are_within_their_bound(k):
     G = fm.pair_gram((X @ X.T).astype(float), labels, k)
     v = rng.normal(size=9 * (k - 1)) * 10.0 ** rng.integers(-9, 1, 9 * (k - 1))
     v /= 2.0 * np.abs(v).sum()
-    size, m, rounding = G.precise(v)
+    size, m, rounding = G._measured(v, precise=True)
     entries = [[Fraction(2 * float(g)).limit_denominator(1) / 2 for g in row] for row in G.dense()]
     exact = [sum(g * Fraction(float(a)) for g, a in zip(row, v, strict=True)) for row in entries]
     square = sum(a * Fraction(float(b)) for a, b in zip(exact, v, strict=True))
@@ -384,7 +379,7 @@ def test_precise_products_of_pairs_are_within_their_bound(k):
         )
     assert abs(Fraction(size) - square) <= Fraction(4 * EPS) * square + Fraction(EPS**1.5) * s
     assert rounding.square < 1e-15
-    assert fm.pair_gram(fm.lazy_gram(X), labels, k).precise(v) is None
+    assert fm.pair_gram(fm.lazy_gram(X), labels, k)._precise(v) is None
 
 
 @every_base

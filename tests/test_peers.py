@@ -511,44 +511,30 @@ def parts(S):
 
 
 def same_products(G, F):
-    """A sparse G against features of the same points: shape, operations and methods, to rounding."""
-    n, d = F.shape()
-    assert isinstance(G, fm.SparseGram) and G.shape() == (n, d)
-    reach = math.sqrt(F.diagonal().max())
-    close = {"rtol": 0, "atol": 8 * n * EPS * reach**2}
-    np.testing.assert_allclose(G.diagonal(), F.diagonal(), rtol=(4 + math.sqrt(d)) * EPS)
+    """A sparse G against features of the same points: sizes, operations and methods, to rounding."""
+    n = len(F)
+    assert isinstance(G, fm.SparseGram) and (G.n, G.d) == (F.n, F.d)
+    close = {"rtol": 0, "atol": 8 * n * EPS * F.scale}
+    np.testing.assert_allclose(G.diagonal(), F.diagonal(), rtol=(4 + math.sqrt(F.d)) * EPS)
     np.testing.assert_allclose(G.dense(), F.dense(), **close)
+    np.testing.assert_allclose(
+        G.coordinates(), F.coordinates(), rtol=0, atol=8 * EPS * math.sqrt(F.scale)
+    )
     index = np.array([n - 1, 0, n // 2])
     np.testing.assert_allclose(G.restrict(index).dense(), F.restrict(index).dense(), **close)
-    v = rows_of(1, n, 1)[0]
-    given = rows_of(1, d, 2)[0] / reach
+    V = rows_of(n, 2, 1)
+    v = np.ascontiguousarray(V[:, 0])
+    share = v / np.abs(v).sum()
     outputs = []
     for H in (G, F):
-        w = np.full(d, np.nan)
-        (m, column, q) = np.full((3, n), np.nan)
-        u = np.full(d, np.nan)
-        fm.lift(H, v, w)
-        fm.margins(H, w, m)
-        column[:] = 0.0
+        m = np.full(n, np.nan)
+        column = np.zeros(n)
+        fm.product(H, v, m)
         fm.add_column(H, n // 3, 0.5, column)
-        square = fm.square(H, v, w, m)
-        own = np.full(n, np.nan)
-        total = fm.softmax_pass(H, given, own, q, u)
-        size, precise, _ = H.precise(v)
-        outputs.append(
-            [
-                w / reach,
-                m / reach**2,
-                column / reach**2,
-                [square / reach**2, size / reach**2, total],
-                own,
-                q,
-                u / reach,
-                precise / reach**2,
-            ]
-        )
-    for one, two in zip(*outputs, strict=True):
-        np.testing.assert_allclose(one, two, rtol=0, atol=40 * n * EPS)
+        size, precise, _ = H._measured(share, precise=True)
+        parts = m, column, (H @ V).ravel(), precise, [size]
+        outputs.append(np.concatenate(parts) / F.scale)
+    np.testing.assert_allclose(*outputs, rtol=0, atol=40 * n * EPS)
 
 
 def check_sparse(S, y=LABELS, **options):
@@ -679,21 +665,6 @@ def test_sparse_products_in_parts(sp):
     )
 
 
-def test_sparse_softmax_passes_with_margins_that_fall(sp):
-    """By more than the exponential can bear, from row to row."""
-    Z = np.linspace(1e5, -1e5, 203)[:, None] * np.array([1.0, 0.0, -2.0])
-    G = fm.features(sp.csr_array(Z), normalize=None)
-    w = np.array([1.0, 7.0, 0.0])
-    for sign in (1.0, -1.0):
-        m = np.empty(203)
-        q = np.empty(203)
-        u = np.empty(3)
-        assert fm.softmax_pass(G, sign * w, m, q, u) == 1e5
-        assert np.array_equal(u, sign * np.array([-1e5, 0.0, 2e5])) and np.array_equal(
-            m, sign * Z[:, 0]
-        )
-
-
 def test_sparse_unit_rows_and_the_answers(sp):
     X, y = two_classes(60, 8, 4.0, 5)
     X *= np.random.default_rng(6).random(X.shape) < 0.6
@@ -759,9 +730,8 @@ def test_kernels_of_sparse_points_are_those_of_dense_ones(kernel, params, share,
     other = fm.lazy_gram(X, y, **options)
     np.testing.assert_allclose(lazy.dense(), dense, rtol=1e-12, atol=1e-13)
     v = np.cos(np.arange(70))
-    m = np.zeros(70)
+    m = lazy @ v
     column = np.zeros(70)
-    fm.margins(lazy, v, m)
     fm.add_column(lazy, 3, 1.0, column)
     np.testing.assert_allclose(m, dense @ v, rtol=0, atol=1e-12)
     np.testing.assert_allclose(column, dense.matrix[3], rtol=1e-12, atol=1e-13)

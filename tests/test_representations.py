@@ -356,7 +356,7 @@ def test_dense_and_features_walk_together(name):
     same = slice(None)
     slack = CALLS[name].noise
     if slack == 1.0:  # until there are ties; and they arrive at one point
-        same = [*range(BEFORE_TIES), -1]
+        same = [*range(min(BEFORE_TIES, len(b.iterates))), -1]
         slack = 1e-11
     scale = np.abs(b.iterates).max(axis=1, keepdims=True) + 1e-300
     assert (np.abs(a.iterates - b.iterates) <= slack * scale)[same].all()
@@ -380,6 +380,8 @@ def test_gram_and_features_give_the_same_answer(name, gap, normalize):
     two = run(name, fm.features(X, y, normalize=normalize), max_iter=200)
     s = scale_of(fm.features(X, y, normalize=normalize))
     slack = 1e-6 * math.sqrt(s)
+    if CALLS[name].noise == 1.0 and one.status == two.status == "infeasible":
+        slack = CALLS[name].own["eps"]  # at which rounding chooses how far a run gets
     assert one.upper == pytest.approx(two.upper, abs=slack)
     if (
         one.upper > slack

@@ -26,6 +26,16 @@ TAU = 0.5
 THETA = 0.04
 
 
+def gram_of(kind, Z):
+    G = form(kind, Z)
+    return G if isinstance(G, fm.Gram) else fm.DenseGram(G)
+
+
+def coordinates_of(G):
+    """Numbers of a vector of the basis that are kept besides its weights and margins."""
+    return G._width if isinstance(G, fm.Gram) and G._has_rows else 0
+
+
 def falling(n, d, rho, seed):
     """Rows of margin rho along the first axis; along the others they fall like 1/j, so that runs last."""
     return feasible(n, d, rho, seed)[0] * np.r_[1.0, 1.0 / np.arange(1, d)]
@@ -324,14 +334,13 @@ def test_the_second_theorem_phase_by_phase(case, monkeypatch):
 def test_iterates_are_those_of_the_twin(case, mu, kind):
     """The parts of the loop, at fixed mu and to the last digits."""
     Z = CASES[case] / math.sqrt(scale_of(fm.FeatureGram(CASES[case])))
-    run = fm.prepare(form(kind, Z), 1)
-    n, dimension = run.G.shape()
-    slack = max(1e-9, 100.0 * math.sqrt(NEGLIGIBLE(run.G)))  # of what is left out as rounding
-    span = NEW_SPAN(n, dimension if run.G.has_coordinates else 0)
-    unit = math.sqrt(run.scale)
+    G = gram_of(kind, Z)
+    n = len(G)
+    slack = max(1e-9, 100.0 * math.sqrt(NEGLIGIBLE(G)))  # of what is left out as rounding
+    span = NEW_SPAN(n, coordinates_of(G))
     for k, (alpha, q, _) in zip(range(6), naive.subspace_perceptron(Z, mu), strict=False):
         if k:
-            EXTEND(run.G, span, unit, NEGLIGIBLE(run.G))
+            EXTEND(G, span, math.sqrt(G.scale), NEGLIGIBLE(G))
             MINIMIZE(span, np.empty(n), mu, 1e-12)
         difference = np.asarray(Z, LONG).T @ (span.y @ span.weights - alpha)
         assert np.linalg.norm(difference.astype(float)) <= slack * max(1.0, np.linalg.norm(span.y))
@@ -392,8 +401,7 @@ NAMES = ("alpha", *SPAN._fields)
 
 def vectors(G, count):
     """Bytes for so many vectors of the basis."""
-    n, dimension = fm.prepare(G, 0).G.shape()
-    return count * 8 * (2 * n + (dimension if fm.prepare(G, 0).G.has_coordinates else 0))
+    return count * 8 * (2 * len(G) + coordinates_of(G))
 
 
 def state_of(result):

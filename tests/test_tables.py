@@ -7,7 +7,7 @@ from fractions import Fraction
 import exact
 import numpy as np
 import pytest
-from instances import check_raises, threads
+from instances import check_raises, free, threads
 
 import fastmargin as fm
 
@@ -88,7 +88,7 @@ def test_the_origin_is_subtracted_exactly():
     rng = np.random.default_rng(1)
     X = rng.normal(size=(30, 4)) * 10.0 ** np.arange(-2.0, 2.0) + np.array([0.0, 1e6, -1e9, 3.0])
     y = np.repeat([1.0, -1.0], 15)
-    rows = y[:, None] * fm.features(X, y, normalize=None, intercept="free").base.coordinates()
+    rows = y[:, None] * fm.features(X, y, normalize=None, intercept="free").coordinates()
     assert np.array_equal(rows[:, 0], X[:, 0])
     for column, moved in zip(X.T.tolist(), rows.T.tolist(), strict=True):
         for x, m in zip(column, moved, strict=True):
@@ -170,7 +170,7 @@ def test_lengths_are_precise_where_rows_cancel(seed):
         (sum(Fraction(a) * Fraction(b) for a, b in zip(column, v.tolist(), strict=True))) ** 2
         for column in Z.T.tolist()
     )
-    size, _, rounding = fm.FeatureGram(Z).precise(v)
+    size, _, rounding = fm.FeatureGram(Z)._measured(v, precise=True)
     error = rounding.length * np.sqrt(np.max(np.sum(Z * Z, axis=1))) + 1e-15 * np.sqrt(size)
     assert np.sqrt(size) - error <= np.sqrt(float(square)) <= np.sqrt(size) + error
 
@@ -520,7 +520,7 @@ def test_far_columns_in_parallel():
     y = np.where(Z[:, 0] > 0, 1.0, -1.0)
     Z[:, 0] += 3.0 * y
     with threads(2):
-        near = fm.max_margin(fm.FreeGram(fm.FeatureGram(in_file(y[:, None] * Z)), y))
+        near = fm.max_margin(free(fm.FeatureGram(in_file(y[:, None] * Z)), y))
         far = fm.max_margin(fm.features(Z + 1e8, y, normalize=None, intercept="free"))
     assert near.status == far.status == "certified"
     assert near.lower == pytest.approx(far.lower, rel=1e-6)

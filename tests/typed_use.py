@@ -10,25 +10,29 @@ X = np.eye(3)
 y = [1, 1, -1]
 
 
-class Rows(fm.Representation):
-    def shape(self) -> tuple[int, int]:
-        return 3, 3
+class Rows(fm.Gram):
+    unit = 2.0**-53
+    n = 3
+    d = 3
 
-    def diagonal(self) -> np.ndarray:
+    def _diagonal(self) -> np.ndarray:
         return np.ones(3)
 
-    def lift(self, v: np.ndarray, w: np.ndarray) -> None:
-        w[:] = v
+    def _product(self, v: np.ndarray) -> np.ndarray:
+        return v
 
-    def margins(self, w: np.ndarray, m: np.ndarray) -> None:
-        m[:] = w
+
+def step(G: fm.Gram, k: int, until: int, alpha: np.ndarray, m: np.ndarray) -> int:
+    fm.product(G, alpha, m)
+    fm.add_column(G, 0, 1.0, m)
+    return until
 
 
 def stop(partial: fm.Result) -> bool:
     return partial.lower > 0.5
 
 
-def twice(G: fm.Representation, **options: Unpack[fm.RunOptions]) -> fm.Result:
+def twice(G: fm.Gram, **options: Unpack[fm.RunOptions]) -> fm.Result:
     return fm.momentum(G, start=fm.momentum(G, **options), max_iter=3)
 
 
@@ -50,13 +54,15 @@ results: list[fm.Result] = [
     fm.steepest_descent(X, "l2", start=X[0]),
     fm.steepest_descent(X, fm.NORMS["linf"], momentum=0.9, loss="logistic"),
     fm.diagonal_descent(fm.features(X, y, intercept="free"), lam=lambda t: 1.0 / t, step=0.1),
-    fm.max_margin(fm.lazy_gram(X, y, dtype=np.float32, gamma=0.5), start=np.ones(3)),
+    fm.max_margin(fm.lazy_gram(X, y, gamma=0.5), start=np.ones(3)),
     fm.drive(
-        fm.prepare(fm.pair_gram(fm.features(X), [0, 1, 2], 3), max_iter=3),
-        print,
-        (np.zeros(6),),
-        parameters=lambda k, until: (until - k,),
+        fm.pair_gram(fm.features(X), [0, 1, 2], 3),
+        step,
+        (np.zeros(6), np.zeros(6)),
+        lambda alpha, m: (alpha, alpha, m, m),
+        max_iter=3,
         eps=1e-3,
+        **options,
     ),
 ]
 lower: float = results[0].lower
@@ -67,16 +73,16 @@ interval: tuple[float, float] = fm.certificate(
 share: float = fm.separator_margin(fm.features(X, y), [1.0, 1.0, -1.0])[0]
 box: fm.Norm = fm.NORMS["linf"]._replace(project=lambda w: np.clip(w, -1.0, 1.0))
 bounds: tuple[float, float] = fm.norm_certificate(X, box, X[0], [1.0, 0.0, 0.0])
-G: fm.Representation = fm.gram(X, y, kernel="rbf", intercept="free")
+G: fm.Gram = fm.gram(X, y, kernel="rbf", intercept="free")
 result: fm.Result = fm.max_margin(G)
 scores: np.ndarray = G.decision_function(result, X)
 of_weights: np.ndarray = fm.features(X, y).decision_function([0.5, 0.5, 1.0], X)
-bias: float | np.ndarray = G.bias(result)
-K: fm.Representation = fm.lazy_gram(X)
+bias: float = result.bias
+K: fm.Gram = fm.lazy_gram(X)
 other: fm.Result = fm.momentum(K.signed([1, -1, 1]))
 matrix: np.ndarray = np.asarray(G)
 held: np.ndarray = fm.DenseGram(np.eye(3)).matrix
-products: np.ndarray = fm.FreeGram(fm.FeatureGram(X), y) @ np.ones((3, 2))
+products: np.ndarray = fm.FeatureGram(X).with_ridge(0.5) @ np.ones((3, 2))
 labels: np.ndarray | None = G.labels
 kernel: fm.Kernel | None = G.kernel
 name: str = kernel.name if kernel is not None else ""
@@ -93,10 +99,9 @@ fm.snkp(np.eye(3), start=results[0].alpha)  # type: ignore[arg-type]
 fm.norm_margin(X, "l2", start="w")  # type: ignore[arg-type]
 fm.max_margin(np.eye(3), tol="small")  # type: ignore[arg-type]
 twice(Rows(), callback=3)  # type: ignore[arg-type]
-fm.lift(np.eye(3), X[0], X[0])  # type: ignore[arg-type]
+fm.product(np.eye(3), X[0], X[0])  # type: ignore[arg-type]
 fm.lazy_gram(X, y, kernel=np.dot)  # type: ignore[arg-type]
 G.decision_function("alpha")  # type: ignore[call-arg]
 K.signed([1, -1, 1], intercept="free")  # type: ignore[call-arg]
-fm.FreeGram(np.eye(3), y)
 fm.norm_margin(X, 3)  # type: ignore[arg-type]
 words: str = results[0].p  # type: ignore[assignment]
