@@ -3802,6 +3802,10 @@ class _RowGram(Gram):
         _enter(_margins, self.arrays, w, m)
         return m
 
+    def _table(self, W):
+        """Return Z w for each row w of W, (k, n)."""
+        return np.array([self._margins(w) for w in W])
+
     def _product(self, v):
         return self._margins(self._lift(v))
 
@@ -3910,6 +3914,12 @@ class FeatureGram(_RowGram):
         left = self.coordinates(rows)
         right = left if rows is columns else self.coordinates(columns)
         return left @ right.T
+
+    def _table(self, W):
+        out = np.empty((len(W), self.n))
+        for some in _slices(self.n, self._width):
+            np.matmul(W, self.rows[some].astype(np.float64, copy=False).T, out=out[:, some])
+        return out * self.c
 
     def _scaled(self, factors):
         """Return G with each row multiplied by a factor."""
@@ -5024,8 +5034,7 @@ class PairGram(Gram):
 
     def _margins(self, w):
         """Return sqrt(1/2) Z w."""
-        rows = w.reshape(self.n_classes, -1)
-        return self._differences(np.array([self.K._margins(row) for row in rows]))
+        return self._differences(self.K._table(w.reshape(self.n_classes, -1)))
 
     def _separators(self, alpha, precise=True):
         """Return the separators of the classes, one behind the other, for each row of alpha, (k, n_classes width)."""
@@ -5386,23 +5395,44 @@ def _bracket(scale, alpha, p, total, scale_error):
     return lower, upper, upper - lower - gap
 
 
-def _seen_by_product(G, v, norm2, m, rounding):
-    """Return the `_Seen` of ||v||_1 <= 1, by v'Gv and G v as a product has them."""
+class _Ends(NamedTuple):
+    """Margins and length of some v, as a product has them.
+
+    m, error : (G v + b y)_i as computed, and how far they may be off; b y is that of the bias, or 0
+    norm2 : ||v||_G^2 as computed
+    lengths : what `_lengths` returns of it
+    bias : b
+    """
+
+    m: Array
+    error: Array
+    norm2: float
+    lengths: tuple[float, float, float]
+    bias: float
+
+
+def _ends(G, v, norm2, m, rounding, bias=None):
+    """Return the `_Ends` of ||v||_1 <= 1, by v'Gv and G v; without a bias those of the best one."""
     scale = G.scale
-    bias = 0.0
-    lost = _LAST * np.abs(m) + scale * rounding.lost
+    relative_lengths = G._relative_lengths()
+    reach = float(relative_lengths @ np.abs(v))
+    error = _LAST * np.abs(m) + scale * rounding.lost
+    error += scale * (rounding.margins * reach) * relative_lengths
     if G.signs is not None:
         # m + b y cancels what the m_i have in common, as for points far from the origin, but not their errors.
         # `products` may keep its m, so that this is another array.
-        bias = _offset(G.signs, m)
+        bias = _offset(G.signs, m) if bias is None else bias
         m = m + bias * G.signs
-        lost += _LAST * np.abs(m)
+        error += _LAST * np.abs(m)
     norm2 = _nonnegative(G, scale, norm2, rounding.square * scale)
     norm2, rounding = _allowing_for_kernel(G, norm2, rounding)
-    relative_lengths = G._relative_lengths()
-    reach = float(relative_lengths @ np.abs(v))
-    lengths = _lengths(norm2, reach, rounding, scale)
-    proven = m - lost - (rounding.margins * scale * reach) * relative_lengths
+    return _Ends(m, error, norm2, _lengths(norm2, reach, rounding, scale), bias or 0.0)
+
+
+def _seen_by_product(G, v, norm2, m, rounding):
+    """Return the `_Seen` of ||v||_1 <= 1, by v'Gv and G v as a product has them."""
+    m, error, norm2, lengths, bias = _ends(G, v, norm2, m, rounding)
+    proven = m - error
     soft = _soft_margins(norm2, lengths[2], v, proven, m, G.ridge)
     return _Seen(*lengths, float(m.min()), float(proven.min()), bias, soft)
 
@@ -5698,12 +5728,9 @@ def _refuse_other_shape(G, w, shape):
 
 
 def _of_weights(G, w, support):
-    """Return `separator_margin` of the weights ``w`` of the points ``support``, and of a bias that may stand last.
-
-    Here both ends of every margin are needed; `_interval`, which has the same errors of a product, needs the lower one.
-    """
+    """Return `separator_margin` of the weights ``w`` of the points ``support``, and of a bias that may stand last."""
     # 1. Refuse a G of another function than that of the weights.
-    G, scale = _representation(G)
+    G, _ = _representation(G)
     kernel = G.kernel
     if isinstance(G, PairGram) or G._has_ridge:
         raise ValueError("with support G must be that of two classes, without a ridge")
@@ -5739,28 +5766,17 @@ def _of_weights(G, w, support):
 
     # 3. Margins and length, by one product with weights of ||v||_1 <= 1; the factor is a power of two.
     v = _unit_range(alpha)
-    norm2, m, rounding = G._measured(v, precise=True)
-    norm2 = _nonnegative(G, scale, norm2, rounding.square * scale)
-    norm2, rounding = _allowing_for_kernel(G, norm2, rounding)
-    lengths = G._relative_lengths()
-    reach = float(lengths @ np.abs(v))
-    error = _LAST * np.abs(m) + scale * rounding.lost
-    error += scale * (rounding.margins * reach) * lengths
-    if G.signs is not None:
-        if bias is None:
-            bias = _offset(G.signs, m)
-        else:
-            largest = np.abs(alpha).argmax()
-            bias *= v[largest] / alpha[largest]
-        m = m + bias * G.signs
-        error += _LAST * (np.abs(m) + abs(bias))
-    _, shortest, longest = _lengths(norm2, reach, rounding, scale)
+    if bias is not None:
+        largest = np.abs(alpha).argmax()
+        bias *= v[largest] / alpha[largest]
+    ends = _ends(G, v, *G._measured(v, precise=True), bias)
+    _, shortest, longest = ends.lengths
     if not shortest > 0.0:
         raise ValueError("w is 0 up to rounding: its points cancel")
 
     # 4. The quotient, outwards: a margin below 0 is the lowest over the shortest length.
-    least = float((m - error).min())
-    most = float((m + error).min())
+    least = float((ends.m - ends.error).min())
+    most = float((ends.m + ends.error).min())
     lower = least / (longest if least > 0.0 else shortest)
     upper = most / (shortest if most > 0.0 else longest)
     return lower - _LAST * abs(lower), upper + _LAST * abs(upper)
@@ -5795,6 +5811,8 @@ def _of_separator(G, ridge, w, bias, blur=0.0):
             raise ValueError("the bias is too large for this w: over ||w|| it overflows")
 
     # 3. Margins with their bias, and the largest term of these sums.
+    if isinstance(G, PairGram) and ridge is None:
+        G = _near_the_least(G, w)
     m, term, error = _margins_of(G, w)
     if G.signs is not None:
         if bias is None:
@@ -5824,6 +5842,14 @@ def _of_separator(G, ridge, w, bias, blur=0.0):
 def _points_gram(G):
     """Return the Gram matrix of the points: of pairs K."""
     return G.K if isinstance(G, PairGram) else G
+
+
+def _near_the_least(G, w):
+    """Return G on those pairs whose margins may be the least, as far as plain sums tell: few have to be summed up twice
+    as precisely."""
+    m = G._margins(w.ravel())
+    error = G._rounding().margins * float(np.linalg.norm(w)) * math.sqrt(float(G._diagonal().max()))
+    return G._restrict(np.flatnonzero(m <= m.min() + 4.0 * error))
 
 
 def _margins_of(G, w):
@@ -6160,7 +6186,8 @@ def drive(
                         status = "stopped"
             if status != "running":
                 break
-    return result(status, np.array(iterates) if keep_iterates else None)
+    kept = np.array(iterates) if keep_iterates else None
+    return result(status, kept)
 
 
 def _resume(start, name, state, solution):
@@ -6261,7 +6288,8 @@ def _in_form(alpha, p, signs, k):
         alpha = _balanced(alpha, signs)
     if is_one:
         p = alpha
-    if abs(p.sum() - 1.0) > 1e-12:  # else alpha and p may be one, which saves a product
+    # A sum that updates may have rounded is left as it is: then alpha and p may be one, which saves a product.
+    if abs(_total(p) - 1.0) > min(_DRIFT * (k + 1), 1e-12):
         p = _weights(p, signs)
     return alpha, p
 

@@ -254,3 +254,15 @@ def test_prox_maps_leave_their_input_alone(call):
     assert np.array_equal(g, before[0]) and np.array_equal(q, before[1])
     for same in (g.astype(np.float32), list(g), np.repeat(g, 2)[::2]):
         np.testing.assert_allclose(call(same, q), out, atol=2e-7)
+
+
+@pytest.mark.parametrize("n", [203, 60_000])
+@pytest.mark.parametrize("direction", [1.0, -1.0])
+def test_a_softmax_of_margins_far_below_and_above(n, direction):
+    """Of +-1e5: naive exponentials overflow or vanish."""
+    m = direction * np.linspace(1e5, -1e5, n)
+    q = np.empty(n)
+    log_total = fm._softmax(m, q)
+    exact = np.exp(m.min() - m)
+    np.testing.assert_allclose(q, exact / exact.sum(), rtol=1e-13, atol=0)
+    assert log_total == pytest.approx(1e5 + np.log(exact.sum()), rel=1e-14)
