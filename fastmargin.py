@@ -469,7 +469,7 @@ def _plain(a, name):
         raise TypeError(
             f"{name} is sparse, which only points may be: pass {name}.toarray() if memory allows"
         )
-    if hasattr(a, "_fields") or isinstance(a, Gram):  # a G is no table of points
+    if hasattr(a, "_fields") or hasattr(a, "_made_by"):  # a record or a Gram is no table of points
         kinds = "an array or of a subclass of Gram" if name == "G" else "an array"
         raise TypeError(f"{name} must be {kinds}, got {type(a).__name__}")
     try:
