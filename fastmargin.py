@@ -195,7 +195,6 @@ Callback: TypeAlias = "Callable[[Result], object] | None"
 _FAST = {"reassoc", "contract", "nsz"}
 _EPS = float(np.finfo(np.float64).eps)
 _PARTS = 8  # parts of a product in parallel: a fixed number, so that results do not depend on the number of threads
-_CACHED = 1 << 14  # entries of rows that the caches of a core hold together with the rest of a loop
 _SERIAL = 1 << 18  # entries of an array below which waking threads costs more than reading it
 
 
@@ -470,7 +469,7 @@ def _plain(a, name):
         raise TypeError(
             f"{name} is sparse, which only points may be: pass {name}.toarray() if memory allows"
         )
-    if hasattr(a, "_fields") or hasattr(a, "routines"):  # a representation is no table of points
+    if hasattr(a, "_fields") or hasattr(a, "_made_by"):  # a record or a Gram is no table of points
         kinds = "an array or of a subclass of Gram" if name == "G" else "an array"
         raise TypeError(f"{name} must be {kinds}, got {type(a).__name__}")
     try:
@@ -2660,7 +2659,7 @@ def kernel_matrix(
 
 # Scores of new points
 #
-# Scores are sums f_j(x) = sum_i alpha_ji c_i K(x_i, x), over the normaliser of x.  A representation makes the object
+# Scores are sums f_j(x) = sum_i alpha_ji c_i K(x_i, x), over the normaliser of x.  A Gram makes the object
 # below that fits it, once, from the weights; it holds the points of the support alone.
 
 
@@ -5091,7 +5090,7 @@ def pair_gram(K: GramLike, labels: ArrayLike, n_classes: int, *, ridge: ArrayLik
 
     Parameters
     ----------
-    K : array, shape (n, n), or representation
+    K : array, shape (n, n), or Gram
         Unsigned kernel matrix of the points: ``gram(X)``, ``lazy_gram(X)`` or ``features(X)``.
     labels : array, shape (n,)
         Integers from 0 to n_classes - 1.
@@ -5547,7 +5546,7 @@ def certificate(
 
     Parameters
     ----------
-    G : array, shape (n, n), or representation
+    G : array, shape (n, n), or Gram
         Signed Gram matrix, as for every algorithm.
     alpha : array, shape (n,)
         Any weights.
@@ -5555,7 +5554,7 @@ def certificate(
         A point of the simplex; it is divided by its sum.  With a free intercept half of its weight must be in each
         class.
     precise : bool
-        Use products in twice the working precision where the representation has them.  They take several times as long.
+        Use products in twice the working precision where G has them.  They take several times as long.
 
     Returns
     -------
@@ -6033,7 +6032,7 @@ def drive(
 
     Parameters
     ----------
-    G : array, shape (n, n), or representation
+    G : array, shape (n, n), or Gram
         Signed Gram matrix.
     loop : callable
         ``loop(G, k, until, *state, *parameters) -> k``, plain Python or compiled with njit.  It goes from iteration k
@@ -6451,7 +6450,7 @@ def perceptron(
 
     Parameters
     ----------
-    G : array, shape (n, n), or representation
+    G : array, shape (n, n), or Gram
         Signed Gram matrix.
     rule : {"cyclic", "worst"}
         Which i of those with m_i <= 0, up to rounding, is taken: the next in cyclic order, or the one of least m_i.
@@ -6520,7 +6519,7 @@ def nkp(
 
     Parameters
     ----------
-    G : array, shape (n, n), or representation
+    G : array, shape (n, n), or Gram
         Signed Gram matrix.
     stop : {"separated", None}
         Stop at G alpha > 0, or go on towards the maximum margin.
@@ -6600,7 +6599,7 @@ def von_neumann(
 
     Parameters
     ----------
-    G : array, shape (n, n), or representation
+    G : array, shape (n, n), or Gram
         Signed Gram matrix.
     eps : float, optional
         Stop as "infeasible" at ||p||_G <= eps; absolute and above 0; by default 1e-6 sqrt(s).
@@ -6696,7 +6695,7 @@ def frank_wolfe(
 
     Parameters
     ----------
-    G : array, shape (n, n), or representation
+    G : array, shape (n, n), or Gram
         Signed Gram matrix.
     variant : {"pairwise", "plain"}
         "pairwise" is as above.  "plain" goes from p towards e_j as `von_neumann` does, from the vertex p_0.
@@ -6853,7 +6852,7 @@ def snkp(
 
     Parameters
     ----------
-    G : array, shape (n, n), or representation
+    G : array, shape (n, n), or Gram
         Signed Gram matrix.
     eps : float
         Stop as "infeasible" at ||p||_G < eps: no margin above eps exists.  It is absolute; 0 never stops.
@@ -6917,7 +6916,7 @@ def snkpvn(
 
     Parameters
     ----------
-    G : array, shape (n, n), or representation
+    G : array, shape (n, n), or Gram
         Signed Gram matrix.
     delta : float, optional
         Stop as "infeasible" at ||p||_G < delta; absolute and above 0; by default 1e-6 sqrt(s).
@@ -6989,7 +6988,7 @@ def isnkpvn(
 
     Parameters
     ----------
-    G : array, shape (n, n), or representation
+    G : array, shape (n, n), or Gram
         Signed Gram matrix.
     eps : float, optional
         Stop as "infeasible" at ||p||_G < delta_t, once delta_t < eps; absolute and above 0; by default 1e-6 sqrt(s).
@@ -7251,7 +7250,7 @@ def gradient_descent(
 
     Parameters
     ----------
-    G : array, shape (n, n), or representation
+    G : array, shape (n, n), or Gram
         Signed Gram matrix.
     step : float
         Step length in units of 1/s, above 0.
@@ -7326,7 +7325,7 @@ def normalized_gradient_descent(
 
     Parameters
     ----------
-    G : array, shape (n, n), or representation
+    G : array, shape (n, n), or Gram
         Signed Gram matrix.
     step : float
         Step length in units of 1/s, or of 1/sqrt(s) with divide_by="norm"; above 0.
@@ -7435,7 +7434,7 @@ def momentum(
 
     Parameters
     ----------
-    G : array, shape (n, n), or representation
+    G : array, shape (n, n), or Gram
         Signed Gram matrix.
     loss : {"exp", "logistic"}
         "logistic" takes q_t = grad psi, psi = l^{-1}(sum l), l(z) = ln(1 + e^z), at margins larger by ln n, and
@@ -7549,7 +7548,7 @@ def batch_perceptron(
 
     Parameters
     ----------
-    G : array, shape (n, n), or representation
+    G : array, shape (n, n), or Gram
         Signed Gram matrix.
     averaged : bool
         alpha is the sum of the iterates, so that lower is the margin of their average; or it is the last iterate.
@@ -7646,7 +7645,7 @@ def adaptive_sampling(
 
     Parameters
     ----------
-    G : array, shape (n, n), or representation
+    G : array, shape (n, n), or Gram
         Signed Gram matrix.
     momentum : bool
         beta_t = t/(t+1); or, if False, beta_t = 0, as in Theorem 4.1.
@@ -7875,7 +7874,7 @@ def diagonal_descent(
 
     Parameters
     ----------
-    G : array, shape (n, n), or representation
+    G : array, shape (n, n), or Gram
         Signed Gram matrix.
     lam : str, callable or array
         s(t) in lambda_t = lam0 s(t): "1/log(1+t)", "1/sqrt(t)", "1/t", "1/t^2", "2^-t", a callable of t, or an array
@@ -7955,7 +7954,7 @@ def inertial_diagonal_descent(
 
     Parameters
     ----------
-    G : array, shape (n, n), or representation
+    G : array, shape (n, n), or Gram
         Signed Gram matrix.
     lam, lam0 : str, callable or array, and float
         lambda_t = lam0 s(t), as in `diagonal_descent`.
@@ -8061,7 +8060,7 @@ def homotopic_subgradient(
 
     Parameters
     ----------
-    G : array, shape (n, n), or representation
+    G : array, shape (n, n), or Gram
         Signed Gram matrix.
     a, b : float
         Exponents above 0 with a + b <= 1, so that the shrinkage sums to infinity.
@@ -8487,7 +8486,7 @@ def subspace_perceptron(
 
     Parameters
     ----------
-    G : array, shape (n, n), or representation
+    G : array, shape (n, n), or Gram
         Signed Gram matrix.
     eps : float
         Stop as "infeasible" at ||p||_G <= eps, not scaled by sqrt(s); 0: never.
@@ -8758,7 +8757,7 @@ class _Play(NamedTuple):
 
 
 class _Game(NamedTuple):
-    """The rows z_i as a representation, and the norm.  Rows of pairs are those of `PairGram` times sqrt(2)."""
+    """The rows z_i as a Gram, and the norm.  Rows of pairs are those of `PairGram` times sqrt(2)."""
 
     G: Gram
     norm: Norm
@@ -9461,7 +9460,7 @@ class _Problem:
 
     Attributes
     ----------
-    G, scale : the representation and s
+    G, scale : the Gram and s
     n, diagonal, ridge : number of points, G_ii, and the r_i, 0 without a ridge
     has_ridge : True if some r_i are not 0
     base : G without its ridge and its free intercept
@@ -11126,7 +11125,7 @@ def max_margin(
 
     Parameters
     ----------
-    G : array, shape (n, n), or representation
+    G : array, shape (n, n), or Gram
         Signed Gram matrix: `gram` where n^2 entries fit into memory, `lazy_gram` for more points; for the linear kernel
         `features`, which reaches the least tol.
     max_iter : int
@@ -11331,7 +11330,7 @@ def witnesses(G: GramLike, result: Result | ArrayLike) -> Witnesses | None:
 
     Parameters
     ----------
-    G : array, shape (n, n), or representation
+    G : array, shape (n, n), or Gram
         Signed Gram matrix, as for every algorithm.
     result : Result, or array, shape (n,)
         What an algorithm returned for G, or a point of the simplex.

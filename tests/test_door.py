@@ -850,6 +850,14 @@ REFUSALS = {  # by what is wrong: calls, their error, and words
             ["normalize", "new points"],
         ),
     ],
+    "a G in place of points": [
+        (lambda: fm.gram(K.signed(Y), Y), TypeError, ["X", "DenseGram"]),
+        (lambda: fm.features(K), TypeError, ["X", "DenseGram"]),
+        (lambda: fm.lazy_gram(fm.features(X, Y), Y), TypeError, ["X", "FeatureGram"]),
+        (lambda: fm.gram(fm.lazy_gram(X)), TypeError, ["X", "LazyGram"]),
+        (lambda: fitted().fit(K.signed(Y), Y), TypeError, ["X", "DenseGram"]),
+        (lambda: fm.winnow(fm.features(X, Y)), TypeError, ["Z", "FeatureGram"]),
+    ],
     "labels": [
         (lambda: fm.gram(X, [1, -1, 2, 1]), ValueError, ["labels", "y[2] is 2"]),
         (lambda: fm.gram(X, [Y]), ValueError, ["y", "(1, 4)", "np.ravel(y)"]),
