@@ -89,7 +89,7 @@ def test_workers_and_memory_agree(client, tmp_path, name, max_iter):
     )
     same_result(remote, local, rtol=1e-9)
     Xnew = np.random.default_rng(0).normal(size=(4, Z.shape[1]))
-    scores = G.decision_function(remote, Xnew)
+    scores = Xnew @ G.separator(remote.alpha)
     assert scores == pytest.approx(Xnew @ (Z.T @ remote.alpha), rel=1e-12)
     assert times_read(tmp_path) == CHUNKS  # by the persisted array, and not again by its products
 
