@@ -9811,7 +9811,7 @@ def _limits(G, scale, tol):
     is_in_range = not is_stiff or not _is_on_demand(points) or _is_in_single_range(points)
     # 2. What steps on one weight, or one point, after another may take
     turns = 0
-    if isinstance(G, _RowGram) and G.signs is None and G._work <= _WRITTEN_DOWN and is_stiff:
+    if isinstance(G, _RowGram) and G._work <= _WRITTEN_DOWN and is_stiff:
         turns = _TURNS
     by_points = isinstance(base, PairGram) and base._access != "products"
     if by_points:
@@ -10580,17 +10580,21 @@ def _by_low_rank(problem, limits, alpha, m):
 
 
 @njit(cache=_CACHE)
-def _pass_over_rows(G, order, ridge, diagonal, v, w):
-    """Make a step on each of these points, in this order; w follows v."""
+def _pass_over_rows(G, order, ridge, diagonal, v, w, y, bias, penalty):
+    """Make a step on each of these points, in this order; w follows v, and bias[1] = penalty y'v.
+
+    The bias is bias[0] + bias[1]; y is 0 where there is none.
+    """
     dot = np.empty(1)
     move = np.empty(1)
     for i in order:
         _set_dots(G, w, dot, i)
-        g = dot[0] + ridge[i] * v[i] - 1.0
+        g = dot[0] + y[i] * (bias[0] + bias[1]) + ridge[i] * v[i] - 1.0
         weight = max(0.0, v[i] - g / diagonal[i])
         move[0] = weight - v[i]
         if move[0] != 0.0:
             v[i] = weight
+            bias[1] += penalty * y[i] * move[0]
             _add_rows(G, move, i, w)
 
 
@@ -10744,11 +10748,19 @@ def _by_points(problem, limits, alpha, m, gap):
 
 
 def _by_descent(problem, limits, alpha, m):
-    """Make steps on one weight after another in random order, over active points alone; return why they end."""
+    """Make steps on one weight after another in random order, over active points alone; return why they end.
+
+    With a free intercept the steps penalise y'v, and after each pass the bias takes what they had to pay: that is the
+    method of multipliers.
+    """
     base = problem.base
     n = problem.n
     rng = np.random.default_rng(0)
     v = alpha / problem.scale
+    y = np.zeros(n) if problem.signs is None else problem.signs
+    penalty = 0.0 if problem.signs is None else float(np.median(problem.diagonal - problem.ridge))
+    bias = np.array([0.0, penalty * float(y @ v)])
+    diagonal = problem.diagonal + penalty
     active = np.arange(n)
     gaps = []
     w = base._lift(v)
@@ -10756,18 +10768,28 @@ def _by_descent(problem, limits, alpha, m):
         # 1. Steps, whose errors a fresh product ends
         for _ in range(_PASSES):
             order = rng.permutation(active)
-            _pass_over_rows(base.arrays, order, problem.ridge, problem.diagonal, v, w)
+            _pass_over_rows(base.arrays, order, problem.ridge, diagonal, v, w, y, bias, penalty)
+            bias[0] += bias[1]
+        # 2. The gap of the objective, with the best slacks of w; with half of the weight in each class
+        total = v.sum()
+        weights = v
         w = base._lift(v)
-        m[:] = base._margins(w)
+        of_weights = w
+        if problem.signs is not None and all(v[side].any() for side in problem.sides):
+            weights = v.copy()
+            for side in problem.sides:
+                weights[side] *= 0.5 * total / v[side].sum()
+            of_weights = base._lift(weights)
+        m[:] = base._margins(of_weights) + problem.ridge * weights
+        if problem.signs is not None:
+            m += _offset(y, m) * y
         problem.reads[0] += n * n + _PASSES * n * active.size
-        # 2. The gap of the objective, with the best slacks of w
-        gap = _relative_gap(v, m, problem.ridge)
+        gap = _relative_gap(weights, m - problem.ridge * weights, problem.ridge)
         gaps.append(gap)
-        m += problem.ridge * v
         if gap <= limits.tol:
             break
         active = np.flatnonzero((v > 0.0) | (m < 1.0))
-    alpha[:] = v * problem.scale
+    alpha[:] = weights * problem.scale
     if gap <= limits.tol:
         return "solved"
     # 3. Does the rate of its fall promise an end?
