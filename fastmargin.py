@@ -3416,8 +3416,8 @@ def _with_options(G, intercept, ridge):
     return G.with_ridge(ridge)
 
 
-def _representation(G):
-    """Check what a user passed as G and return (G, s)."""
+def _checked(G):
+    """Return what a user passed as G as a `Gram`, with signs and a declared precision."""
     G = _gram_of(G)
     _refuse_unsigned(G, "G")
     if G.unit is None:
@@ -3427,7 +3427,7 @@ def _representation(G):
         )
     if _is_free(G.intercept) and (G.labels is None or set(np.unique(G.labels)) != {-1, 1}):
         raise ValueError("labels must be -1 and +1, and of both classes, for a free intercept")
-    return G, G.scale
+    return G
 
 
 def _scale_of(G):
@@ -5609,7 +5609,7 @@ def certificate(
     >>> print(f"{lower:.6f} <= rho <= {upper:.6f}, {upper - lower:.0e} apart")
     0.500000 <= rho <= 0.500000, 1e-14 apart
     """
-    G, _ = _representation(G)
+    G = _checked(G)
     n = len(G)
     return _interval(G, _vector(alpha, "alpha", n), _distribution(p, "p", n), precise)[:2]
 
@@ -5688,7 +5688,7 @@ def separator_margin(
         return _of_weights(G, w, support)
 
     # 1. Take G apart: its ridge, pairs of classes, and rows.
-    G, _ = _representation(G)
+    G = _checked(G)
     ridge = G._ridges() if G._has_ridge else None
     rows = _points_gram(G)
     if not rows._has_rows:
@@ -5729,7 +5729,7 @@ def _refuse_other_shape(G, w, shape):
 def _of_weights(G, w, support):
     """Return `separator_margin` of the weights ``w`` of the points ``support``, and of a bias that may stand last."""
     # 1. Refuse a G of another function than that of the weights.
-    G, _ = _representation(G)
+    G = _checked(G)
     kernel = G.kernel
     if isinstance(G, PairGram) or G._has_ridge:
         raise ValueError("with support G must be that of two classes, without a ridge")
@@ -6104,7 +6104,7 @@ def drive(
     'separated'
     """
     # 1. Check what the user gives, and compile the loop, outside the clock, by an entry that goes nowhere.
-    G, _ = _representation(G)
+    G = _checked(G)
     if G.signs is not None and not takes_free:
         raise ValueError(
             f'this algorithm takes no G with intercept="free": {_TAKES_FREE} do.  Give G intercept=1.0 '
@@ -6474,7 +6474,7 @@ def perceptron(
     ('separated', 1)
     """
     cyclic = _choice(rule, "rule", ("cyclic", "worst")) == "cyclic"
-    G, _ = _representation(G)
+    G = _checked(G)
     n = len(G)
     alpha, m = np.zeros((2, n))
     return drive(
@@ -6544,7 +6544,7 @@ def nkp(
     >>> fm.nkp(G).status, round(fm.nkp(G, stop=None, tol=0.01).lower, 2)
     ('separated', 0.92)
     """
-    G, _ = _representation(G)
+    G = _checked(G)
     n = len(G)
     return drive(
         G,
@@ -6625,7 +6625,7 @@ def von_neumann(
     >>> result.status, round(result.upper, 12)  # no margin above it
     ('infeasible', 0.0)
     """
-    G, _ = _representation(G)
+    G = _checked(G)
     eps = _accuracy(G, eps)
     n = len(G)
     p = np.full(n, 1.0 / n)
@@ -6729,7 +6729,7 @@ def frank_wolfe(
     ('certified', 0.92388)
     """
     is_pairwise = _choice(variant, "variant", ("pairwise", "plain")) == "pairwise"
-    G, _ = _representation(G)
+    G = _checked(G)
     eps = _accuracy(G, eps)
     diagonal = G.diagonal()
     n = diagonal.size
@@ -6885,14 +6885,14 @@ def snkp(
     ('separated', 0.91)
     """
     eps = _number(eps, "eps", closed=True)
-    G, s = _representation(G)
+    G = _checked(G)
     center = np.full(len(G), 1.0 / len(G))
     return drive(
         G,
         _snkp_loop,
-        _begin_smoothed(G, center, 2.0 * s, _ENTROPY),
+        _begin_smoothed(G, center, 2.0 * G.scale, _ENTROPY),
         _alpha_and_p,
-        (center, 2.0 * s, _goal(G, eps), _floor(G, stop), _ENTROPY),
+        (center, 2.0 * G.scale, _goal(G, eps), _floor(G, stop), _ENTROPY),
         max_iter=max_iter,
         eps=eps,
         separates=stop is not None,
@@ -6952,11 +6952,11 @@ def snkpvn(
     >>> result.status, round(result.upper, 12)  # no margin above it
     ('infeasible', 0.0)
     """
-    G, s = _representation(G)
+    G = _checked(G)
     n = len(G)
     delta = _accuracy(G, delta, "delta")
     center = np.full(n, 1.0 / n) if q is None else _distribution(q, "q", n)
-    mu0 = 2.0 * n * s
+    mu0 = 2.0 * n * G.scale
     return drive(
         G,
         _snkp_loop,
@@ -7029,12 +7029,12 @@ def isnkpvn(
     ('infeasible', 0.0)
     """
     prox = {"l2": _L2, "entropy": _ENTROPY}[_choice(prox, "prox", ("l2", "entropy"))]
-    G, s = _representation(G)
+    G = _checked(G)
     n = len(G)
     eps = _accuracy(G, eps)
     gamma = _number(gamma, "gamma", 1.0)
     center = np.full(n, 1.0 / n)
-    mu0 = 2.0 * s if prox == _ENTROPY else 2.0 * n * s
+    mu0 = 2.0 * G.scale if prox == _ENTROPY else 2.0 * n * G.scale
     alpha, m, *others = _begin_smoothed(G, center, mu0, prox)
     length = np.array([math.sqrt(max(_dot(center, m), 0.0))])
 
@@ -7277,13 +7277,13 @@ def gradient_descent(
     """
     logistic = _choice(loss, "loss", ("exp", "logistic")) == "logistic"
     step = _number(step, "step")
-    G, scale = _representation(G)
+    G = _checked(G)
     return drive(
         G,
         _gradient_loop,
         tuple(np.zeros((4, len(G)))),
         lambda alpha, m, q, Gq: (alpha, alpha, m, m),
-        (logistic, _free_signs(G), step / scale),
+        (logistic, _free_signs(G), step / G.scale),
         max_iter=max_iter,
         takes_free=not logistic,
         **options,
@@ -7366,13 +7366,13 @@ def normalized_gradient_descent(
     decay = decays[_choice(schedule, "schedule", tuple(decays))]
     by_norm = _choice(divide_by, "divide_by", ("risk", "norm")) == "norm"
     step = _number(step, "step")
-    G, scale = _representation(G)
+    G = _checked(G)
     return drive(
         G,
         _normalized_loop,
         tuple(np.zeros((4, len(G)))),
         lambda alpha, m, q, Gq: (alpha, alpha, m, m),
-        (_free_signs(G), by_norm, decay, step / (math.sqrt(scale) if by_norm else scale)),
+        (_free_signs(G), by_norm, decay, step / (math.sqrt(G.scale) if by_norm else G.scale)),
         max_iter=max_iter,
         takes_free=not by_norm,
         **options,
@@ -7480,11 +7480,11 @@ def momentum(
     """
     logistic = _choice(loss, "loss", ("exp", "logistic")) == "logistic"
     eps = _number(eps, "eps", closed=True)
-    G, scale = _representation(G)
+    G = _checked(G)
     n = len(G)
     y = _free_signs(G)
     shift = math.log(n) if shifted else 0.0
-    step = 1.0 / scale
+    step = 1.0 / G.scale
     if logistic:
         step *= -math.expm1(-1.0) if shifted else 1.0 / n
     alpha, g, m, gm, q, Gq = np.zeros((6, n))
@@ -7569,7 +7569,7 @@ def batch_perceptron(
     >>> round(fm.batch_perceptron(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1])).lower, 2)
     0.92
     """
-    G, scale = _representation(G)
+    G = _checked(G)
     n = len(G)
 
     def solution(alpha, m, total, total_m, hits, hits_m, norm2, column):
@@ -7583,7 +7583,7 @@ def batch_perceptron(
         _batch_perceptron_loop,
         (*vectors, np.zeros(1), column),
         solution,
-        (G.diagonal(), 1.0 / math.sqrt(scale)),
+        (G.diagonal(), 1.0 / math.sqrt(G.scale)),
         max_iter=max_iter,
         products=lambda k: k / n,
         **options,
@@ -7689,13 +7689,13 @@ def adaptive_sampling(
     """
     step = _number(step, "step")
     seed = _count(seed, "seed")
-    G, scale = _representation(G)
+    G = _checked(G)
     n = len(G)
 
     def parameters(k, until):
         bits = np.random.PCG64(seed).advance(k).random_raw(until - k)
         uniforms = (bits >> np.uint64(11)) * 2.0**-53
-        return uniforms, bool(momentum), step / scale
+        return uniforms, bool(momentum), step / G.scale
 
     return drive(
         G,
@@ -7914,7 +7914,7 @@ def diagonal_descent(
     >>> result.status, round(result.lower, 6)
     ('certified', 0.92388)
     """
-    G, _ = _representation(G)
+    G = _checked(G)
     bounds = _bounds(lam, lam0, max_iter, options)
     found, spent = _descent_step(G, step, options)
     alpha, m = np.zeros((2, len(G)))
@@ -8005,7 +8005,7 @@ def inertial_diagonal_descent(
     ('certified', 0.924)
     """
     accel = _number(accel, "accel")
-    G, _ = _representation(G)
+    G = _checked(G)
     bounds = _bounds(lam, lam0, max_iter, options)
     found, spent = _descent_step(G, step, options)
     vectors = np.zeros((6, len(G)))
@@ -8090,13 +8090,13 @@ def homotopic_subgradient(
     b = _number(b, "b")
     if a + b > 1.0:
         raise ValueError(f"a + b must be at most 1; got {a:g} + {b:g}")
-    G, scale = _representation(G)
+    G = _checked(G)
     return drive(
         G,
         _homotopic_loop,
         tuple(np.zeros((2, len(G)))),
         lambda alpha, m: (alpha, alpha, m, m),
-        (a, b, scale),
+        (a, b, G.scale),
         max_iter=max_iter,
         **options,
     )
@@ -8542,7 +8542,7 @@ def subspace_perceptron(
     eps = _number(eps, "eps", closed=True)
     memory = _number(memory, "memory")
     stops = _choice(stop, "stop", ("separated", None)) is not None
-    G, s = _representation(G)
+    G = _checked(G)
     n = G.n
     has_coordinates = G._has_rows and not G._has_ridge
     d = G._width if has_coordinates else 0
@@ -8552,7 +8552,7 @@ def subspace_perceptron(
         _subspace_loop,
         (np.zeros(n), *_new_span(n, d)),
         lambda alpha, *arrays: (alpha, _Span(*arrays).mixtures[_SHORTEST]),
-        (math.sqrt(s), most, _negligible(G), stops, eps),
+        (math.sqrt(G.scale), most, _negligible(G), stops, eps),
         max_iter=max_iter,
         eps=eps,
         separates=stops,
@@ -8846,8 +8846,8 @@ def _norm_game(Z, norm, labels, n_classes=2):
         G = pair_gram(G, labels, n_classes)
         shape = (n_classes, *shape)
         scale = 2.0
-    G, s = _representation(G)
-    error = 1.01 * scale * G.rounding().margins * math.sqrt(s)
+    G = _checked(G)
+    error = 1.01 * scale * G.rounding().margins * math.sqrt(G.scale)
     return _Game(G, norm, shape, scale, power, error)
 
 
@@ -11223,9 +11223,9 @@ def max_margin(
         start = None
     if options.get("trace_at") is None:
         options["trace_at"] = range(2**53)
-    G, s = _representation(G)
-    problem = _Problem(G, s)
-    limits = _limits(G, s, tol)
+    G = _checked(G)
+    problem = _Problem(G, G.scale)
+    limits = _limits(G, G.scale, tol)
     # 2. The weights to begin with
     alpha = np.zeros(problem.n)
     m = np.zeros(problem.n)
@@ -11403,7 +11403,7 @@ def witnesses(G: GramLike, result: Result | ArrayLike) -> Witnesses | None:
     >>> fm.witnesses(G, fm.max_margin(G))
     Witnesses(no separator, by 4 witnesses: 0, 1, 2, 3)
     """
-    G, _ = _representation(G)
+    G = _checked(G)
     if _is_result(result):
         if result.lower > 0.0:
             return None
@@ -12216,16 +12216,16 @@ class MaxMarginClassifier:
 
     def _solve(self, G, data):
         """Return the `_Solution`; set the attributes that certify it, and warn where they prove less than was asked."""
-        base, scale = _representation(G)
+        base = _checked(G)
         weights = data.weights * self.class_weight_[data.labels]
         ridge = np.repeat(0.5 / weights, self.classes_.size - 1)
         G = base
         if self.C < math.inf:
-            self._refuse_C(ridge, scale, data.X)
+            self._refuse_C(ridge, base.scale, data.X)
             G = base.with_ridge(ridge / self.C)
         # 1. Run the algorithm.
         algorithm = max_margin if self.algorithm == "exact" else ALGORITHMS[self.algorithm]
-        result = algorithm(G, **self._options(algorithm, scale))
+        result = algorithm(G, **self._options(algorithm, base.scale))
         self.result_ = self._of_copies(result, data)
         self.n_iter_ = result.n_iter
         self.interval_ = (result.lower, result.upper)
@@ -12234,7 +12234,7 @@ class MaxMarginClassifier:
             # A soft margin is never 0, but rounding may hide it.
             self.status_ = "rounding"
         # 2. Without a margin, fall back on a soft one.
-        usual = scale * weights.sum() / data.place.size
+        usual = base.scale * weights.sum() / data.place.size
         soft_C = 1.0 / usual if self.C == math.inf else _SOFT / usual
         soft_C = float(f"{soft_C:.0e}")
         is_hidden = self.interval_[0] <= 0.0 and result.status in ("infeasible", "rounding")

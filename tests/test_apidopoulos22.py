@@ -728,7 +728,7 @@ MATRICES = {
 def check_step(G, top):
     """For the largest eigenvalue of G."""
     step, products = own_step(G)
-    assert 1 <= products <= min(64, len(fm._representation(G)[0]))
+    assert 1 <= products <= min(64, len(fm._checked(G)))
     assert 1.0 / 1.04 <= step * top <= 1.0 + 2 * EPS
     return step
 
@@ -860,7 +860,7 @@ def test_the_start_is_zero_with_a_uniform_certificate():
 def test_infeasible_data_give_a_vanishing_upper_bound(name, kind):
     Z, rho = PLANTED[name]
     root = np.sqrt((Z**2).sum(axis=1).max())
-    rounding = fm._representation(form(kind, Z))[0].rounding()
+    rounding = fm._checked(form(kind, Z)).rounding()
     floor = (
         1.01 * (np.sqrt(rounding.square) + rounding.length) * root
     )  # what rounding adds where ||p||_G = 0

@@ -73,7 +73,7 @@ def test_iterates_are_those_of_the_naive_twin(name, kind, case):
     T = 300
     G = form(kind, Z)
     s = scale_of(form(kind, Z))
-    square = fm._representation(G)[0].rounding().square
+    square = fm._checked(G).rounding().square
     for step in {None, STEPS.get(name)}:
         extra = {} if step is None else {"step": step}
         seen = []
