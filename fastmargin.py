@@ -4504,9 +4504,9 @@ class LazyGram(Gram):
         out = _empty_matrix(n)
         for rows in _slices(n, n):
             values = self.kernel.block(self.points.take(rows), self.points.take(slice(rows.stop)))
-            np.multiply(
-                values * self.c[: rows.stop], self.c[rows, None], out=out[rows, : rows.stop]
-            )
+            target = out[rows, : rows.stop]
+            np.multiply(values, self.c[rows, None], out=target)
+            target *= self.c[: rows.stop]
         _mirror(0, n, out)
         np.fill_diagonal(out, self.diagonal())
         return out
