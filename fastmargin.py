@@ -3917,7 +3917,7 @@ class FeatureGram(_RowGram):
     def _table(self, W):
         out = np.empty((len(W), self.n))
         for some in _slices(self.n, self._width):
-            np.matmul(W, self.rows[some].astype(np.float64, copy=False).T, out=out[:, some])
+            out[:, some] = _row_products(W, self.rows[some].astype(np.float64, copy=False))
         return out * self.c
 
     def _scaled(self, factors):
@@ -9411,7 +9411,7 @@ _PASSES = 5
 #   turns of so many passes in an iteration, and at most among some points of pairs
 _TURNS = 8
 #   iterations in which the gap must be closed at the rate of its fall
-_ITERATIONS_LEFT = 10
+_ITERATIONS_LEFT = 5
 #   share of the gap that a turn over pairs leaves if it is too slow, as it is where no margin exists
 _SLOW_TURN = 0.7
 #   penalty of a free bias, over the median of ||x_i||^2: how fast the bias settles, against steps; 1 x2, 0.01 x1
@@ -10129,7 +10129,7 @@ def _newton_in_coordinates(rows, ridge, penalty, w):
     return w, np.maximum(1.0 - rows @ w, 0.0) / ridge, steps
 
 
-def _newton_on_classes(G, ridge, w, tol):
+def _newton_on_classes(G, ridge, w, tol, most=_MOST_NEWTON_STEPS):
     """Minimize ||w||^2 / 4 + sum_i max(0, 1 - m_i)^2 / (2 r_i) over the separators of the classes, for pairs of rows.
 
     w has the separators one behind the other, as `PairGram._lift` returns them, and m_i are the margins of the pairs.
@@ -10140,7 +10140,7 @@ def _newton_on_classes(G, ridge, w, tol):
     m = G._margins(w)
     value = math.inf
     steps = 0
-    while steps < _MOST_NEWTON_STEPS:
+    while steps < most:
         slacks = np.maximum(1.0 - m, 0.0)
         weights = slacks / ridge
         previous = value
@@ -10161,7 +10161,7 @@ def _newton_on_classes(G, ridge, w, tol):
             return u + G._lift(shares * G._margins(u))
 
         def precondition(u, inverses=inverses):
-            return (inverses @ u.reshape(G.n_classes, -1, 1)).ravel()
+            return np.einsum("cij,cj->ci", inverses, u.reshape(G.n_classes, -1)).ravel()
 
         goal = _ACTIVE_SHARE * _dot(downhill, precondition(downhill))
         direction, _ = _preconditioned_conjugate_gradients(
@@ -10183,8 +10183,8 @@ def _blocks_of_classes(rows, shares):
     blocks = np.empty((len(shares), d, d))
     for block, of_class in zip(blocks, shares, strict=True):
         active = np.flatnonzero(of_class)
-        columns = rows[active] * np.sqrt(of_class[active])[:, None]
-        np.matmul(columns.T, columns, out=block)
+        columns = np.ascontiguousarray(rows[active].T) * np.sqrt(of_class[active])
+        block[:] = _row_products(columns, columns)
         block.flat[:: d + 1] += 1.0
     return blocks
 
