@@ -9418,6 +9418,10 @@ _SLOW_TURN = 0.7
 _SMALL_PENALTY = 0.1
 
 # Newton steps on the separator:
+#   ridge, in units of s, at which their weights are a witness where classes have no margin, and the most steps to one;
+#   larger ridges leave ||p||_G too long, smaller ones rounding
+_LITTLE_RIDGE = 1e-9
+_STEPS_TO_WITNESS = 60
 #   support above which they take over if most points have slacks; 0 x3 for soft margins
 _FEW_SLACK = 1000
 #   least ridge, in units of s, with which equations in coordinates can be solved
@@ -9790,6 +9794,13 @@ def _has_few_coordinates(base):
     return d < _LARGEST_FACE and base.n * d <= max(base._work, _WRITTEN_DOWN)
 
 
+def _has_few_coordinates_a_class(pairs):
+    """Return True if Newton steps can work on the rows of the points: a matrix for each class, too, is small."""
+    if not _has_few_coordinates(pairs.K):
+        return False
+    return pairs.n_classes * pairs.K._width**2 <= _WRITTEN_DOWN
+
+
 def _limits(G, scale, tol):
     """Return the `_Limits` for G, s = scale and the user's tol."""
     n = G.n
@@ -9805,9 +9816,7 @@ def _limits(G, scale, tol):
     is_cheaper = not has_zeros or width <= _FIRST_FACE
     in_coordinates = is_significant and is_cheaper and width < n
     if isinstance(base, PairGram):
-        blocks = base.n_classes * points._width**2 if base._has_rows else math.inf
-        in_coordinates = in_coordinates and _has_few_coordinates(points)
-        in_coordinates = in_coordinates and blocks <= _WRITTEN_DOWN
+        in_coordinates = in_coordinates and _has_few_coordinates_a_class(base)
     else:
         in_coordinates = in_coordinates and _has_few_coordinates(base)
     largest_face = _LARGEST_FACE
@@ -10936,14 +10945,24 @@ def _by_descent(problem, limits, alpha, m):
         return "solved"
     # 3. Does the rate of its fall promise an end?  Far from it the ratio of the two bounds falls, while the gap is 1.
     half = limits.turns // 2
-    if odds[-1] < math.inf:
-        rate = (odds[-1] / odds[half - 1]) ** (1.0 / half)
-        if odds[-1] * rate ** (_ITERATIONS_LEFT * limits.turns) <= limits.tol:
+    if min(odds) < math.inf:
+        rate = (min(odds) / min(odds[:half])) ** (1.0 / half)
+        if min(odds) * rate ** (_ITERATIONS_LEFT * limits.turns) <= limits.tol:
             return "long"
-    # 4. A support of all points, as these steps have on the way, is too large for what follows without a ridge.
-    if not limits.takes_newton_steps:
-        alpha[:] = start
+    if limits.takes_newton_steps:
+        return "slow"
+    # 4. Without a ridge there may be no margin.
+    if gap >= 1.0 and _has_few_coordinates_a_class(base):
+        ridge = np.full(n, _LITTLE_RIDGE * problem.scale)
+        at_0 = np.zeros(w.size)
+        alpha[:], _ = _newton_on_classes(base, ridge, at_0, limits.tol, _STEPS_TO_WITNESS)
         problem.refresh(alpha, m)
+        length = math.sqrt(max(_dot(alpha, m), 0.0))
+        if length <= _WITNESS * limits.eps * problem.reach(alpha):
+            return "solved"
+    # A support of all points, as these steps have on the way, is too large for what follows.
+    alpha[:] = start
+    problem.refresh(alpha, m)
     return "slow"
 
 

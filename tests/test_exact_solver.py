@@ -1324,8 +1324,12 @@ def test_newton_steps_on_classes(seed, monkeypatch):
     assert duality_gap(m, ridge, p) < 1e-9
 
 
-def test_steps_on_points_without_a_margin_leave_the_weights_as_they_were(monkeypatch):
-    """On the way they have a support of nearly all pairs, which other methods would take long to get rid of."""
+@pytest.mark.parametrize("finds_witness", [True, False])
+def test_steps_on_points_without_a_margin(finds_witness, monkeypatch):
+    """Newton steps find a witness.  Without one the weights stay as they were.
+
+    On the way they have a support of nearly all pairs, which other methods would take long to get rid of.
+    """
     rng = np.random.default_rng(0)
     labels = np.arange(120) % 12
     G = fm.pair_gram(fm.features(rng.normal(size=(120, 3)), intercept=1.0), labels, 12)
@@ -1336,14 +1340,18 @@ def test_steps_on_points_without_a_margin_leave_the_weights_as_they_were(monkeyp
         before = alpha.copy()
         end = descend(problem, limits, alpha, m)
         seen.append(end)
-        assert np.array_equal(alpha, before)
-        np.testing.assert_allclose(m, problem.G.dense() @ alpha / problem.scale, atol=1e-12)
+        assert np.array_equal(alpha, before) == (not finds_witness)
+        np.testing.assert_allclose(
+            m, problem.G.dense() @ alpha / problem.scale, atol=1e-12 * alpha.max()
+        )
         return end
 
     monkeypatch.setattr(fm, "_by_descent", watched)
+    if not finds_witness:
+        monkeypatch.setattr(fm, "_STEPS_TO_WITNESS", 1)
     result = fm.max_margin(G)
-    assert seen == ["slow"] and result.status == "infeasible"
-    assert np.count_nonzero(result.p) < 200 < len(G)
+    assert seen == ["solved" if finds_witness else "slow"] and result.status == "infeasible"
+    assert (np.count_nonzero(result.p) < 200) == (not finds_witness)
 
 
 @pytest.mark.parametrize("way", ["entries", "rows", "sparse"])
