@@ -3884,7 +3884,7 @@ class FeatureGram(_RowGram):
     def _table(self, W):
         out = np.empty((len(W), self.n))
         for some in _slices(self.n, self._width):
-            np.matmul(W, self.rows[some].astype(np.float64, copy=False).T, out=out[:, some])
+            out[:, some] = _row_products(W, self.rows[some].astype(np.float64, copy=False))
         return out * self.c
 
     def _scaled(self, factors):
@@ -9375,13 +9375,17 @@ _PASSES = 5
 #   turns of so many passes in an iteration, and at most among some points of pairs
 _TURNS = 8
 #   iterations in which the gap must be closed at the rate of its fall
-_ITERATIONS_LEFT = 10
-#   share of the mean of the last moves of points of pairs, below which a point is left for later; 0 and 1 x1.2
-_FEWER_MOVES = 0.6
+_ITERATIONS_LEFT = 5
 #   share of the gap that a turn over pairs leaves if it is too slow, as it is where no margin exists
 _SLOW_TURN = 0.7
+#   penalty of a free bias, over the median of ||x_i||^2: how fast the bias settles, against steps; 1 x2, 0.01 x1
+_SMALL_PENALTY = 0.1
 
 # Newton steps on the separator:
+#   ridge, in units of s, at which their weights are a witness where classes have no margin, and the most steps to one;
+#   larger ridges leave ||p||_G too long, smaller ones rounding
+_LITTLE_RIDGE = 1e-9
+_STEPS_TO_WITNESS = 60
 #   support above which they take over if most points have slacks; 0 x3 for soft margins
 _FEW_SLACK = 1000
 #   least ridge, in units of s, with which equations in coordinates can be solved
@@ -9394,7 +9398,7 @@ _MOST_NEWTON_STEPS = 200
 #   n = 50,000 and C = 1: 8 x1.29
 _LANDMARKS = 5
 #   share of the duality gap, and of what is aimed at, that conjugate gradients leave on active points, which others
-#   then follow; 0.05 and 0.2 up to x13
+#   then follow; 0.05 and 0.2 up to x13; and of the squared residual over several classes
 _ACTIVE_SHARE = 0.01
 #   steps in a row that may pass without a smaller gap
 _PATIENT_STEPS = 10
@@ -9754,6 +9758,13 @@ def _has_few_coordinates(base):
     return d < _LARGEST_FACE and base.n * d <= max(base._work, _WRITTEN_DOWN)
 
 
+def _has_few_coordinates_a_class(pairs):
+    """Return True if Newton steps can work on the rows of the points: a matrix for each class, too, is small."""
+    if not _has_few_coordinates(pairs.K):
+        return False
+    return pairs.n_classes * pairs.K._width**2 <= _WRITTEN_DOWN
+
+
 def _limits(G, scale, tol):
     """Return the `_Limits` for G, s = scale and the user's tol."""
     n = G.n
@@ -9768,18 +9779,23 @@ def _limits(G, scale, tol):
     has_zeros = isinstance(points, SparseGram)  # then products with rows are cheaper
     is_cheaper = not has_zeros or width <= _FIRST_FACE
     in_coordinates = is_significant and is_cheaper and width < n
-    in_coordinates = in_coordinates and _has_few_coordinates(base)
+    if isinstance(base, PairGram):
+        in_coordinates = in_coordinates and _has_few_coordinates_a_class(base)
+    else:
+        in_coordinates = in_coordinates and _has_few_coordinates(base)
     largest_face = _LARGEST_FACE
     if in_coordinates:
         largest_face = max(_FIRST_FACE, 2 * width)
     is_in_range = not is_stiff or not _is_on_demand(points) or _is_in_single_range(points)
     # 2. What steps on one weight, or one point, after another may take
     turns = 0
-    if isinstance(G, _RowGram) and G._work <= _WRITTEN_DOWN and is_stiff:
+    is_pairs = isinstance(base, PairGram)
+    by_rows = isinstance(points, _RowGram) and points._work <= _WRITTEN_DOWN
+    by_points = is_pairs and base._access != "products"
+    if by_points or (by_rows and is_stiff):
         turns = _TURNS
-    by_points = isinstance(base, PairGram) and base._access != "products"
-    if by_points:
-        turns = _TURNS
+    if by_rows and (points.n > _FEW_POINTS or points._work <= points.n**2):
+        by_points = False  # rows, which are shorter than they are many
     # 3. What is a witness, in units of the base, since a ridge is not rounded
     blur = math.sqrt(G.rounding().square)
     eps = _EPS_OF_ROWS if blur == 0.0 else _EPS_OF_ENTRIES
@@ -10086,11 +10102,76 @@ def _newton_in_coordinates(rows, ridge, penalty, w):
     return w, np.maximum(1.0 - rows @ w, 0.0) / ridge, steps
 
 
+def _newton_on_classes(G, ridge, w, tol, most=_MOST_NEWTON_STEPS):
+    """Minimize ||w||^2 / 4 + sum_i max(0, 1 - m_i)^2 / (2 r_i) over the separators of the classes, for pairs of rows.
+
+    w has the separators one behind the other, as `PairGram._lift` returns them, and m_i are the margins of the pairs.
+    Equations are solved by conjugate gradients, preconditioned by those of each class alone.  Return (weights, steps),
+    where weights_i = max(0, 1 - m_i) / r_i, once their relative gap is tol.
+    """
+    rows = G.K.coordinates()
+    m = G._margins(w)
+    value = math.inf
+    steps = 0
+    while steps < most:
+        slacks = np.maximum(1.0 - m, 0.0)
+        weights = slacks / ridge
+        previous = value
+        value = 0.5 * _dot(w, w) + _dot(slacks, weights)
+        if not value < previous:
+            break
+        image = G._lift(weights)
+        if _relative_gap(weights, G._margins(image), ridge) <= tol:
+            break
+        # 1. The direction
+        shares = (slacks > 0.0) / ridge
+        inverses = np.linalg.inv(
+            _blocks_of_classes(rows, 0.5 * np.abs(G._class_weights(shares)[0]))
+        )
+        downhill = image - w
+
+        def product(u, shares=shares):
+            return u + G._lift(shares * G._margins(u))
+
+        def precondition(u, inverses=inverses):
+            return np.einsum("cij,cj->ci", inverses, u.reshape(G.n_classes, -1)).ravel()
+
+        goal = _ACTIVE_SHARE * _dot(downhill, precondition(downhill))
+        direction, _ = _preconditioned_conjugate_gradients(
+            product, precondition, _dot, np.zeros(w.size), downhill, goal
+        )
+        # 2. The step along it
+        rise = G._margins(direction)
+        slope = 0.5 * _dot(w, direction)
+        t = _minimizing_step(m, rise, ridge, slope, 0.5 * _dot(direction, direction))
+        w = w + t * direction
+        m = m + t * rise
+        steps += 1
+    return weights, steps
+
+
+def _blocks_of_classes(rows, shares):
+    """Return I + sum_i shares_ci x_i x_i' for each class c, (classes, d, d)."""
+    d = rows.shape[1]
+    blocks = np.empty((len(shares), d, d))
+    for block, of_class in zip(blocks, shares, strict=True):
+        active = np.flatnonzero(of_class)
+        columns = np.ascontiguousarray(rows[active].T) * np.sqrt(of_class[active])
+        block[:] = _row_products(columns, columns)
+        block.flat[:: d + 1] += 1.0
+    return blocks
+
+
 def _by_newton_steps(problem, limits, alpha, m):
     """Minimize by Newton steps in coordinates; return why they end."""
-    rows, penalty = _with_bias(problem.base.coordinates(), problem.signs)
-    w = penalty * (alpha / problem.scale @ rows)
-    _, weights, steps = _newton_in_coordinates(rows, problem.ridge, penalty, w)
+    base = problem.base
+    if isinstance(base, PairGram):
+        w = base._lift(alpha / problem.scale)
+        weights, steps = _newton_on_classes(base, problem.ridge, w, limits.tol)
+    else:
+        rows, penalty = _with_bias(base.coordinates(), problem.signs)
+        w = penalty * (alpha / problem.scale @ rows)
+        _, weights, steps = _newton_in_coordinates(rows, problem.ridge, penalty, w)
     problem.reads[0] += (2 * steps + 1) * problem.n**2
     if all(weights[side].any() for side in problem.sides):  # else all slacks are rounding
         # Beside ridges 300 decades apart weights overflow, and `_exact_loop` goes back to those before.
@@ -10382,7 +10463,7 @@ class _LowRank:
 def _objective(m, norm2, ridge):
     """Return ||f||^2 / 2 + sum_i max(0, 1 - m_i)^2 / (2 r_i)."""
     slacks = np.maximum(1.0 - m, 0.0)
-    return 0.5 * (norm2 + slacks @ (slacks / ridge))
+    return 0.5 * (norm2 + _dot(slacks, slacks / ridge))
 
 
 def _duality_gap(v, m, ridge):
@@ -10392,7 +10473,7 @@ def _duality_gap(v, m, ridge):
     """
     slacks = np.maximum(1.0 - m, 0.0)
     errors = slacks - ridge * v
-    return 0.5 * (errors @ (errors / ridge)) + v @ np.maximum(m - 1.0, 0.0)
+    return 0.5 * _dot(errors, errors / ridge) + _dot(v, np.maximum(m - 1.0, 0.0))
 
 
 def _relative_gap(v, m, ridge):
@@ -10402,22 +10483,22 @@ def _relative_gap(v, m, ridge):
     1 - min_i (m_i + r_i v_i) sum v / (v'G v + sum_i r_i v_i^2).
     """
     if ridge.min() > 0.0:
-        return _duality_gap(v, m, ridge) / _objective(m, v @ m, ridge)
+        return _duality_gap(v, m, ridge) / _objective(m, _dot(v, m), ridge)
     with_ridge = m + ridge * v
-    norm2 = v @ with_ridge
+    norm2 = _dot(v, with_ridge)
     return 1.0 - with_ridge.min() * v.sum() / norm2 if norm2 > 0.0 else math.inf
 
 
-def _preconditioned_conjugate_gradients(product, precondition, ridge, b, residual, goal):
-    """Solve A b = 1 from b, whose residual is given, for ``product(v)`` = A v; return (b, residual).
+def _preconditioned_conjugate_gradients(product, precondition, measure, b, residual, goal):
+    """Solve A b = c from b, whose residual is given, for ``product(v)`` = A v; return (b, residual).
 
-    They end where the residual e has sum_i e_i^2 / r_i <= goal: twice the duality gap of b, if b >= 0.
+    They end where a residual e, which ``precondition`` makes e', has ``measure(e, e')`` <= goal.
     """
     image = precondition(residual)
     direction = image
     norm2 = residual @ image
     for _ in range(_MOST_NEWTON_STEPS):
-        if residual @ (residual / ridge) <= goal or not norm2 > 0.0:
+        if measure(residual, image) <= goal or not norm2 > 0.0:
             break
         bent = product(direction)
         t = norm2 / (direction @ bent)
@@ -10466,7 +10547,7 @@ def _newton_on_active_points(product, ridge, low_rank, v, image, share):
         b, residual = _preconditioned_conjugate_gradients(
             lambda u, inside=inside, r=r: product(inside, inside, u) + r * u,
             low_rank.preconditioner(),
-            r,
+            lambda e, _, r=r: e @ (e / r),  # twice the duality gap of b, if b >= 0
             b,
             residual,
             max(_ACTIVE_SHARE * error, aim * share * objective),
@@ -10536,11 +10617,13 @@ def _by_low_rank(problem, limits, alpha, m):
 #
 # With a ridge r the minimum over v_i alone is at max(0, v_i - g_i / (G_ii + r_i)), where g_i = <z_i, w> + r_i v_i - 1
 # and w = sum_i v_i z_i.  A step reads the row z_i alone, where w is kept.  The penalty of a free bias, which all points
-# have in common, would make these steps slow.
+# have in common, would make these steps slow if it were large.
 #
 # The pairs of a point i have the entries K_ii (1 + [c = d]) / 2 of G among them.  So the minimum over all their weights
 # at once, v_ic = max(0, 1 - m_ic + K_ii (t + v_ic) / 2 - K_ii t' / 2) / (K_ii / 2 + r_ic), takes one number, the sum t'
-# of the new weights, t being that of the old ones.  The scores of the classes are kept, and a step reads row i of K.
+# of the new weights, t being that of the old ones.  The margins m_ic are half the differences of the scores of the
+# classes at x_i.  Where K has rows, the separators of the classes are kept, and a step reads the row x_i alone.  Else
+# the scores of all points are kept, and a step reads row i of K.
 
 
 @njit(cache=_CACHE)
@@ -10563,57 +10646,84 @@ def _pass_over_rows(G, order, ridge, diagonal, v, w, y, bias, penalty):
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
-def _pass_over_points(K, labels, order, inverses, v, scores, least):
-    """Minimize over all the weights of one point after another, in this order; the scores follow.
+def _step_on_point(right, half, inverses, scores, v, moves):
+    """Minimize over the weights v of one point, of class ``right`` and with K_ii / 2 = ``half``.
 
-    Weights of a point that would move by less than ``least`` altogether stay as they are.  Return the mean of the moves
-    that were made.  ``v`` and ``inverses`` are tables (points, classes): the weights v_ic, and 1 / (K_ii / 2 + r_ic), 0
-    for a pair that does not exist.  ``scores``, (classes, points), are those of the classes.
+    ``scores`` are those of the classes at the point, ``inverses`` are 1 / (K_ii / 2 + r_ic), 0 for a pair that does not
+    exist.  ``moves`` becomes the change of the class weights.  Return True if there is one.
+    """
+    before = 0.0
+    for c in range(v.size):
+        before += v[c]
+    for c in range(v.size):
+        goal = 1.0 - 0.5 * (scores[right] - scores[c]) + half * (before + v[c])
+        moves[c] = goal * inverses[c]
+    # The weights are max(0, moves_c - half inverses_c total) for the total that they add up to.  This sum falls
+    # with the total and is convex in it, so that Newton steps rise to the solution, once they are below.
+    total = before
+    for _ in range(v.size + 2):
+        pull = 0.0
+        slope = 1.0
+        for c in range(v.size):
+            share = half * inverses[c]
+            pulls = moves[c] > share * total
+            pull += moves[c] if pulls else 0.0
+            slope += share if pulls else 0.0
+        previous = total
+        total = pull / slope
+        if abs(total - previous) <= 4.0 * _EPS * total:
+            break
+    moved = False
+    move = 0.0
+    for c in range(v.size):
+        weight = max(0.0, moves[c] - half * inverses[c] * total)
+        moves[c] = v[c] - weight
+        moved |= moves[c] != 0.0
+        move -= moves[c]
+        v[c] = weight
+    moves[right] = move
+    return moved
+
+
+@njit(cache=_CACHE)
+def _pass_over_points(K, labels, order, halves, inverses, v, scores):
+    """Make `_step_on_point` on these points, in this order; the scores, (classes, points), follow.
+
+    v and ``inverses`` are tables (points, classes).
     """
     classes = v.shape[1]
-    goals = np.empty(classes)
+    of_point = np.empty(classes)
     moves = np.empty(classes)
-    sum_of_moves = 0.0
-    moved = 0
     for i in order:
-        right = labels[i]
-        half = 0.5 * K[i, i]
-        before = 0.0
         for c in range(classes):
-            before += v[i, c]
-        for c in range(classes):
-            margin = 0.5 * (scores[right, i] - scores[c, i])
-            goals[c] = (1.0 - margin + half * (before + v[i, c])) * inverses[i, c]
-        # The weights are max(0, goals_c - half inverses_c total) for the total that they add up to.  This sum falls
-        # with the total and is convex in it, so that Newton steps rise to the solution, once they are below.
-        total = before
-        for _ in range(classes + 2):
-            pull = 0.0
-            slope = 1.0
+            of_point[c] = scores[c, i]
+        if _step_on_point(labels[i], halves[i], inverses[i], of_point, v[i], moves):
             for c in range(classes):
-                pulls = goals[c] > half * inverses[i, c] * total
-                pull += goals[c] if pulls else 0.0
-                slope += half * inverses[i, c] if pulls else 0.0
-            previous = total
-            total = pull / slope
-            if abs(total - previous) <= 4.0 * _EPS * total:
-                break
-        size = 0.0
+                if moves[c] != 0.0:
+                    _combine(1.0, scores[c], moves[c], K[i])
+
+
+@njit(cache=_CACHE, fastmath=_FAST)
+def _pass_over_rows_of_points(K, labels, order, halves, inverses, v, W):
+    """Do as `_pass_over_points` by the rows of K; the separators, the columns of W, follow."""
+    classes = v.shape[1]
+    scores = np.empty(classes)
+    moves = np.empty(classes)
+    for i in order:
+        factor, values, columns = _row(K, i)
         for c in range(classes):
-            moves[c] = max(0.0, goals[c] - half * inverses[i, c] * total) - v[i, c]
-            size += abs(moves[c])
-        if size == 0.0 or size < least:
-            continue
-        sum_of_moves += size
-        moved += 1
-        move = 0.0
-        for c in range(classes):
-            if moves[c] != 0.0:
-                v[i, c] = max(0.0, v[i, c] + moves[c])
-                move += moves[c]
-                _combine(1.0, scores[c], -moves[c], K[i])
-        _combine(1.0, scores[right], move, K[i])
-    return sum_of_moves / max(moved, 1)
+            scores[c] = 0.0
+        for k in range(values.size):
+            x = factor * values[k]
+            j = columns[k]
+            for c in range(classes):
+                scores[c] += x * W[j, c]
+        if _step_on_point(labels[i], halves[i], inverses[i], scores, v[i], moves):
+            for k in range(values.size):
+                x = factor * values[k]
+                j = columns[k]
+                for c in range(classes):
+                    W[j, c] += x * moves[c]
 
 
 def _entries_among(K, points, known_points, known):
@@ -10673,18 +10783,17 @@ def _by_points(problem, limits, alpha, m, gap):
         labels = base.labels[points]
         v_inside = v[points]
         ridge_inside = ridge[points]
-        inverses = 1.0 / (0.5 * entries.diagonal()[:, None] + ridge_inside)
+        halves = 0.5 * entries.diagonal()
+        inverses = 1.0 / (halves[:, None] + ridge_inside)
         scores = _class_table(v_inside, labels) @ entries
         point, wrong = np.indices(v_inside.shape, dtype=np.int32).reshape(2, -1)
         right = labels[point]
         m_inside = np.empty(v_inside.size)
         is_pair = np.isfinite(ridge_inside)
-        move = 0.0
         for _ in range(_TURNS):
             for _ in range(_PASSES):
                 order = rng.permutation(points.size)
-                least = _FEWER_MOVES * move
-                move = _pass_over_points(entries, labels, order, inverses, v_inside, scores, least)
+                _pass_over_points(entries, labels, order, halves, inverses, v_inside, scores)
             _score_differences(point, right, wrong, scores, m_inside)
             m_of_pairs = m_inside.reshape(v_inside.shape)[is_pair]
             gap_inside = _relative_gap(v_inside[is_pair], m_of_pairs, ridge_inside[is_pair])
@@ -10711,29 +10820,71 @@ def _by_points(problem, limits, alpha, m, gap):
     return "slow"
 
 
-def _by_descent(problem, limits, alpha, m):
-    """Make steps on one weight after another in random order, over active points alone; return why they end.
+def _passes_over_rows(problem, v):
+    """Return the function ``run(active, v, w)`` that makes steps on one weight after another, in random order.
 
     With a free intercept the steps penalise y'v, and after each pass the bias takes what they had to pay: that is the
     method of multipliers.
     """
-    base = problem.base
-    n = problem.n
-    rng = np.random.default_rng(0)
-    v = alpha / problem.scale
-    y = np.zeros(n) if problem.signs is None else problem.signs
-    penalty = 0.0 if problem.signs is None else float(np.median(problem.diagonal - problem.ridge))
+    rows = problem.base.arrays
+    y = np.zeros(problem.n)
+    penalty = 0.0
+    if problem.signs is not None:
+        y = problem.signs
+        penalty = _SMALL_PENALTY * float(np.median(problem.diagonal - problem.ridge))
     bias = np.array([0.0, penalty * float(y @ v)])
     diagonal = problem.diagonal + penalty
-    active = np.arange(n)
-    gaps = []
+    rng = np.random.default_rng(0)
+
+    def run(active, v, w):
+        points = np.flatnonzero(active)
+        for _ in range(_PASSES):
+            order = rng.permutation(points)
+            _pass_over_rows(rows, order, problem.ridge, diagonal, v, w, y, bias, penalty)
+            bias[0] += bias[1]
+
+    return run
+
+
+def _passes_over_rows_of_points(problem):
+    """Return the function that does as that of `_passes_over_rows`, on all weights of one point of pairs at a time."""
+    base = problem.base
+    rows = base.K.arrays
+    pairs = (base.point, base.wrong)
+    halves = 0.5 * base.K.diagonal()
+    inverses = np.zeros((base.n_points, base.n_classes))
+    inverses[pairs] = 1.0 / (halves[base.point] + problem.ridge)
+    rng = np.random.default_rng(0)
+
+    def run(active, v, w):
+        points = np.unique(base.point[active])
+        table = np.zeros(inverses.shape)
+        table[pairs] = v
+        W = np.ascontiguousarray(w.reshape(base.n_classes, -1).T)
+        for _ in range(_PASSES):
+            order = rng.permutation(points)
+            _pass_over_rows_of_points(rows, base.labels, order, halves, inverses, table, W)
+        v[:] = table[pairs]
+
+    return run
+
+
+def _by_descent(problem, limits, alpha, m):
+    """Make steps on one weight, or one point of pairs, after another over active points alone; return why they end."""
+    base = problem.base
+    n = problem.n
+    v = alpha / problem.scale
+    start = alpha.copy()
+    if isinstance(base, PairGram):
+        run = _passes_over_rows_of_points(problem)
+    else:
+        run = _passes_over_rows(problem, v)
+    active = np.ones(n, dtype=bool)
+    odds = []
     w = base._lift(v)
     for _ in range(limits.turns):
         # 1. Steps, whose errors a fresh product ends
-        for _ in range(_PASSES):
-            order = rng.permutation(active)
-            _pass_over_rows(base.arrays, order, problem.ridge, diagonal, v, w, y, bias, penalty)
-            bias[0] += bias[1]
+        run(active, v, w)
         # 2. The gap of the objective, with the best slacks of w; with half of the weight in each class
         total = v.sum()
         weights = v
@@ -10746,20 +10897,37 @@ def _by_descent(problem, limits, alpha, m):
             of_weights = base._lift(weights)
         m[:] = base._margins(of_weights) + problem.ridge * weights
         if problem.signs is not None:
-            m += _offset(y, m) * y
-        problem.reads[0] += n * n + _PASSES * n * active.size
+            m += _offset(problem.signs, m) * problem.signs
+        problem.reads[0] += n * n + _PASSES * n * np.count_nonzero(active)
         gap = _relative_gap(weights, m - problem.ridge * weights, problem.ridge)
-        gaps.append(gap)
         if gap <= limits.tol:
             break
-        active = np.flatnonzero((v > 0.0) | (m < 1.0))
+        odds.append(gap / (1.0 - gap) if gap < 1.0 else math.inf)
+        active = (v > 0.0) | (m < 1.0)
     alpha[:] = weights * problem.scale
     if gap <= limits.tol:
         return "solved"
-    # 3. Does the rate of its fall promise an end?
+    # 3. Does the rate of its fall promise an end?  Far from it the ratio of the two bounds falls, while the gap is 1.
     half = limits.turns // 2
-    rate = (gap / gaps[half - 1]) ** (1.0 / half)
-    return "long" if gap * rate ** (_ITERATIONS_LEFT * limits.turns) <= limits.tol else "slow"
+    if min(odds) < math.inf:
+        rate = (min(odds) / min(odds[:half])) ** (1.0 / half)
+        if min(odds) * rate ** (_ITERATIONS_LEFT * limits.turns) <= limits.tol:
+            return "long"
+    if limits.takes_newton_steps:
+        return "slow"
+    # 4. Without a ridge there may be no margin.
+    if gap >= 1.0 and _has_few_coordinates_a_class(base):
+        ridge = np.full(n, _LITTLE_RIDGE * problem.scale)
+        at_0 = np.zeros(w.size)
+        alpha[:], _ = _newton_on_classes(base, ridge, at_0, limits.tol, _STEPS_TO_WITNESS)
+        problem.refresh(alpha, m)
+        length = math.sqrt(max(_dot(alpha, m), 0.0))
+        if length <= _WITNESS * limits.eps * problem.reach(alpha):
+            return "solved"
+    # A support of all points, as these steps have on the way, is too large for what follows.
+    alpha[:] = start
+    problem.refresh(alpha, m)
+    return "slow"
 
 
 # ------------------------------------------------------------------------------------------------------
@@ -10958,7 +11126,7 @@ def _first_method(problem, limits, support):
         if support <= 2 * _FIRST_FACE:
             return _FACES
         return _PAIRS
-    if limits.in_coordinates and problem.base._width <= _FIRST_FACE:
+    if limits.in_coordinates and _points_gram(problem.base)._width <= _FIRST_FACE:
         return _NEWTON
     if problem.n <= _FIRST_FACE:
         return _FACES

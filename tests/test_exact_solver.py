@@ -1169,6 +1169,18 @@ def soft_weights(Z, ridge):
     return v
 
 
+def ends_of(method, monkeypatch):
+    """Return a list that takes in why each call of a method ends."""
+    found = []
+
+    def watched(*given):
+        found.append(method(*given))
+        return found[-1]
+
+    monkeypatch.setattr(fm, method.__name__, watched)
+    return found
+
+
 @pytest.mark.parametrize("kind", ["features", "sparse"])
 @pytest.mark.parametrize(
     "share, patience, ends",
@@ -1184,17 +1196,9 @@ def test_steps_on_one_weight_after_another_find_the_soft_margin(
     Z = rng.normal(size=(300, 400)) * (rng.random((300, 400)) < 0.1)
     Z[:, 0] += 0.5
     ridge = share * rng.uniform(5.0, 50.0, 300)
-    found = set()
-    descend = fm._by_descent
-
-    def watched(*given):
-        end = descend(*given)
-        found.add(end)
-        return end
-
-    monkeypatch.setattr(fm, "_by_descent", watched)
+    found = ends_of(fm._by_descent, monkeypatch)
     result = fm.max_margin(BY_ROWS[kind](Z).with_ridge(ridge), tol=1e-8)
-    assert result.status == "certified" and found == ends
+    assert result.status == "certified" and set(found) == ends
     v = soft_weights(Z, ridge)
     p = v / v.sum()
     assert duality_gap(Z @ (Z.T @ p), ridge, p) < 1e-9
@@ -1217,16 +1221,14 @@ def test_steps_on_one_point_after_another_find_the_margin_of_classes(
     kind, ridge, few_rows, slow, ends, monkeypatch
 ):
     """With slacks or none, over all points or the worst of them; where they are slow, others go on."""
-    monkeypatch.setattr(fm, "_FEW_POINTS", few_rows)
     monkeypatch.setattr(fm, "_SLOW_TURN", slow)
     rng = np.random.default_rng(0)
     labels = np.arange(150) % 5
     X = rng.normal(size=(150, 6)) + 2.0 * np.eye(5, 6)[labels]
     X[:5] = 0.0  # of length 0 by the linear kernel, and with all labels
-    if kind == "features":
-        X = np.concatenate(
-            [X, 3.0 * np.eye(150)], axis=1
-        )  # which separates, and has many coordinates
+    if kind == "features":  # wider than they are many
+        X = np.concatenate([X, 3.0 * np.eye(150)], axis=1)
+        few_rows = 4000
     if ridge != 0.0:
         ridge = 10.0 ** rng.uniform(-1.0, 1.0, 600)
     else:
@@ -1236,18 +1238,11 @@ def test_steps_on_one_point_after_another_find_the_margin_of_classes(
         "lazy": lambda: fm.lazy_gram(X, gamma=0.3),
         "features": lambda: fm.features(X, normalize=None),
     }
-    found = set()
-    by_points = fm._by_points
-
-    def watched(*given):
-        end = by_points(*given)
-        found.add(end)
-        return end
-
-    monkeypatch.setattr(fm, "_by_points", watched)
+    monkeypatch.setattr(fm, "_FEW_POINTS", few_rows)
+    found = ends_of(fm._by_points, monkeypatch)
     G = fm.pair_gram(make[kind](), labels, 5, ridge=ridge)
     result = fm.max_margin(G, tol=1e-7)
-    assert result.status == "certified" and found <= ends and found
+    assert result.status == "certified" and set(found) <= ends and found
     # The dense matrix knows nothing of points and classes.
     other = fm.max_margin(G.dense(), tol=1e-7)
     assert result.lower <= other.upper and other.lower <= result.upper
@@ -1256,35 +1251,117 @@ def test_steps_on_one_point_after_another_find_the_margin_of_classes(
         assert duality_gap(m, ridge, result.p) <= 2e-3
 
 
-def test_steps_on_points_without_a_margin_leave_the_weights_as_they_were(monkeypatch):
-    """On the way they have a support of nearly all pairs, which other methods would take long to get rid of."""
+@pytest.mark.parametrize("kind", ["features", "sparse"])
+@pytest.mark.parametrize("ridge", [0.0, "unequal"])
+@pytest.mark.parametrize("patience, ends", [(100, {"solved", "long"}), (0, {"slow"})])
+def test_steps_on_one_point_after_another_by_rows(kind, ridge, patience, ends, monkeypatch):
+    """They find the margin of classes, with slacks or none; where they are slow, others go on."""
+    monkeypatch.setattr(fm, "_ITERATIONS_LEFT", patience)
+    monkeypatch.setattr(fm, "_FIRST_FACE", 5)  # more coordinates than those of Newton steps
+    monkeypatch.setattr(fm, "_TURNS", 4)
+    rng = np.random.default_rng(0)
+    labels = np.arange(150) % 5
+    X = rng.normal(size=(150, 20)) * (rng.random((150, 20)) < 0.5) + 6.0 * np.eye(5, 20)[labels]
+    if ridge != 0.0:
+        ridge = 10.0 ** rng.uniform(0.0, 2.0, 600)
+        X[:5] = 0.0
+    found = ends_of(fm._by_descent, monkeypatch)
+    G = fm.pair_gram(BY_ROWS[kind](X), labels, 5, ridge=ridge)
+    result = fm.max_margin(G, tol=1e-7)
+    assert result.status == "certified" and set(found) == ends
+    other = fm.max_margin(G.dense(), tol=1e-7)
+    assert result.lower <= other.upper and other.lower <= result.upper
+
+
+def test_many_points_of_classes_take_no_matrix(monkeypatch):
+    """Steps read rows, so that the points may be any number: no block of G or of K is evaluated."""
+    rng = np.random.default_rng(0)
+    n = 4100
+    labels = rng.integers(0, 6, n)
+    X = rng.normal(size=(n, 300)) * (rng.random((n, 300)) < 0.01) + 2.0 * np.eye(6, 300)[labels]
+    for kind in (fm.PairGram, fm.SparseGram):
+        monkeypatch.setattr(kind, "_block", None)
+    G = fm.pair_gram(BY_ROWS["sparse"](X), labels, 6, ridge=0.5)
+    result = fm.max_margin(G)
+    assert result.status == "certified"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_newton_steps_on_classes(seed, monkeypatch):
+    """A product is the derivative of the gradient, and blocks are its part in one class; the minimum is that of G."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, 4, 60)
+    X = rng.normal(size=(60, 3)) + 0.5 * np.eye(4, 3)[labels]
+    ridge = 10.0 ** rng.uniform(-2.0, 1.0, 180)
+    G = fm.pair_gram(fm.FeatureGram(X), labels, 4)
+    w = rng.normal(size=12)
+
+    def gradient(w):
+        weights = np.maximum(1.0 - G._margins(w), 0.0) / ridge
+        return w - G._lift(weights)
+
+    solve = fm._preconditioned_conjugate_gradients
+    seen = []
+
+    def watched(product, precondition, *given):
+        seen.append((product, precondition))
+        return solve(product, precondition, *given)
+
+    monkeypatch.setattr(fm, "_preconditioned_conjugate_gradients", watched)
+    weights, steps = fm._newton_on_classes(G, ridge, w, 1e-12)
+    assert len(seen) == steps
+    product, precondition = seen[0]
+    for u in np.eye(12):
+        assert product(u) == pytest.approx(
+            (gradient(w + 1e-7 * u) - gradient(w - 1e-7 * u)) / 2e-7, abs=1e-5
+        )
+        block = slice(3 * (u.argmax() // 3), 3 * (u.argmax() // 3) + 3)
+        inside = np.zeros(12)
+        inside[block] = product(u)[block]
+        assert precondition(inside) == pytest.approx(u, abs=1e-10)
+    p = weights / weights.sum()
+    m = G @ p
+    assert duality_gap(m, ridge, p) < 1e-9
+
+
+@pytest.mark.parametrize("finds_witness", [True, False])
+def test_steps_on_points_without_a_margin(finds_witness, monkeypatch):
+    """Newton steps find a witness.  Without one the weights stay as they were.
+
+    On the way they have a support of nearly all pairs, which other methods would take long to get rid of.
+    """
     rng = np.random.default_rng(0)
     labels = np.arange(120) % 12
     G = fm.pair_gram(fm.features(rng.normal(size=(120, 3)), intercept=1.0), labels, 12)
     seen = []
-    by_points = fm._by_points
+    descend = fm._by_descent
 
-    def watched(problem, limits, alpha, m, gap):
+    def watched(problem, limits, alpha, m):
         before = alpha.copy()
-        end = by_points(problem, limits, alpha, m, gap)
+        end = descend(problem, limits, alpha, m)
         seen.append(end)
-        assert np.array_equal(alpha, before)
-        np.testing.assert_allclose(m, problem.G.dense() @ alpha / problem.scale, atol=1e-12)
+        assert np.array_equal(alpha, before) == (not finds_witness)
+        np.testing.assert_allclose(
+            m, problem.G.dense() @ alpha / problem.scale, atol=1e-12 * alpha.max()
+        )
         return end
 
-    monkeypatch.setattr(fm, "_by_points", watched)
+    monkeypatch.setattr(fm, "_by_descent", watched)
+    if not finds_witness:
+        monkeypatch.setattr(fm, "_STEPS_TO_WITNESS", 1)
     result = fm.max_margin(G)
-    assert seen == ["slow"] and result.status == "infeasible"
-    assert np.count_nonzero(result.p) < 200 < len(G)
+    assert seen == ["solved" if finds_witness else "slow"] and result.status == "infeasible"
+    assert (np.count_nonzero(result.p) < 200) == (not finds_witness)
 
 
-@pytest.mark.parametrize("seed", range(10))
-def test_a_step_on_a_point_is_its_minimum(seed):
+@pytest.mark.parametrize("way", ["entries", "rows", "sparse"])
+@pytest.mark.parametrize("seed", range(6))
+def test_a_step_on_a_point_is_its_minimum(way, seed):
     """No weight of the point can do better, the weights of others stay, and scores are those of the weights."""
     rng = np.random.default_rng(seed)
     n = 12
     classes = int(rng.integers(2, 9))
-    F = rng.normal(size=(n, 4))
+    F = rng.normal(size=(n, 4)) * (rng.random((n, 4)) < 0.7)
     F[3] = 0.0
     K = F @ F.T
     labels = rng.integers(0, classes, n)
@@ -1294,12 +1371,19 @@ def test_a_step_on_a_point_is_its_minimum(seed):
     ridge[np.arange(n), labels] = np.inf
     ridge[5, (labels[5] + 1) % classes] = np.inf
     v = np.where(ridge < np.inf, np.maximum(rng.normal(size=(n, classes)), 0.0), 0.0)
-    shares = 1.0 / (0.5 * np.diagonal(K)[:, None] + ridge)
+    halves = 0.5 * np.diagonal(K)
+    inverses = 1.0 / (halves[:, None] + ridge + 1e-300)
+    rows = {"rows": fm.FeatureGram(F), "sparse": BY_ROWS["sparse"](F)}
     scores = fm._class_table(v, labels) @ K
+    W = np.ascontiguousarray((fm._class_table(v, labels) @ F).T)
     for i in (0, 3, 5):
         before = v.copy()
-        mean = fm._pass_over_points(K, labels, np.array([i]), shares, v, scores, 0.0)
-        assert mean == pytest.approx(np.abs(v - before).sum(), abs=1e-12)
+        given = labels, np.array([i]), halves, inverses, v
+        if way == "entries":
+            fm._pass_over_points(K, *given, scores)
+        else:
+            fm._pass_over_rows_of_points(rows[way].arrays, *given, W)
+            scores = (F @ W).T
         np.testing.assert_allclose(scores, fm._class_table(v, labels) @ K, atol=1e-10)
         assert np.array_equal(np.delete(v, i, 0), np.delete(before, i, 0))
         exists = ridge[i] < np.inf
@@ -1307,9 +1391,6 @@ def test_a_step_on_a_point_is_its_minimum(seed):
         m = 0.5 * (scores[labels[i], i] - scores[:, i])[exists]
         slope = m + ridge[i][exists] * v[i][exists] - 1.0
         assert slope.min() >= -1e-10 and np.abs(slope[v[i][exists] > 0.0]).max(initial=0.0) <= 1e-10
-    untouched = v.copy()
-    fm._pass_over_points(K, labels, np.arange(n), shares, v, scores, np.inf)
-    assert np.array_equal(v, untouched)
 
 
 def test_relative_gaps():
