@@ -9278,14 +9278,14 @@ _FEWEST_VIOLATORS = 96
 _LARGEST_SET = 8000
 #   share of the gap, or of the worst violation, that steps on a set leave: against products; 0.03 x1.00, 0.3 x1.1
 _LEFT = 0.1
-#   share of the support that may change before all margins are computed afresh; 0.4 x1.01, always updated x0.98
-_UPDATED = 0.8
 #   share of a gap or norm that is left where it has not moved: when rounding ends a run; 0.95 felt by none
 _STALLED = 0.9
 
-# Pair steps:
-#   steps for each point of a set: against products; for stored entries 1 x1.05, 16 x1.07; for others 128 up to x3.9
+#   steps for each point of a set: against products; of pair steps for stored entries 1 x1.05, 16 x1.07; for others 128
+#   up to x3.9; changes of the face, 1 to 20 felt by one, 5 %
 _STEPS_PER_POINT = 8
+
+# Pair steps:
 #   sweeps of full sets over all points before an iteration ends: certificates against work; 1 x1.02
 _SWEEPS = 4
 #   share of the gap that slow steps leave, after which faces follow; 0.1 and 0.6 felt by few, up to x1.3
@@ -9296,8 +9296,6 @@ _CLOSER = 0.3
 _FIRST_FACE = 256
 #   largest support that is given faces, twice as large where pair steps get nowhere; 1,000 x1.6 to x4.8
 _LARGEST_FACE = 3000
-#   changes of the face for each point of a set before margins are computed afresh; 1 to 20 felt by one, 5 %
-_CHANGES_PER_POINT = 10
 #   entries of factors that an iteration reads, about: Ctrl-C and callbacks wait 10 s at most
 _LONGEST_WALK = 10**10
 
@@ -9316,8 +9314,6 @@ _SLOW_TURN = 0.7
 # Newton steps on the separator:
 #   support above which they take over if most points have slacks; 0 x3 for soft margins
 _FEW_SLACK = 1000
-#   least ridge, in units of s, with which equations in coordinates can be solved
-_LEAST_RIDGE = 1e-20
 #   least ridge, in units of s, with which conjugate gradients and descent can
 _STIFF_RIDGE = 1e-8
 #   the most steps, and conjugate gradients in one, against runs without end
@@ -9539,7 +9535,7 @@ class _Problem:
         return float(p @ self.relative_lengths)
 
     def change(self, alpha, m, points, weights):
-        """Give some points new weights and bring m up to date, afresh if most of the support changes.
+        """Give some points new weights and bring m up to date, afresh if that reads no more columns.
 
         Return (gap, norm) of `_rescale`.
         """
@@ -9547,7 +9543,7 @@ class _Problem:
         alpha[points] = weights
         moved = np.flatnonzero(moves)
         has_columns = self.adder is not None or self.matrix is not None
-        if has_columns and moved.size <= _UPDATED * np.count_nonzero(alpha):
+        if has_columns and moved.size < np.count_nonzero(alpha):
             self.reads[0] += self.n * moved.size
             points = points[moved]
             moves = moves[moved] / self.scale
@@ -9699,11 +9695,10 @@ def _limits(G, scale, tol):
     # 1. What Newton steps can do
     least_ridge = np.min(G.ridge)
     is_stiff = least_ridge >= _STIFF_RIDGE * base_scale
-    is_significant = least_ridge > _LEAST_RIDGE * base_scale
     points = _points_gram(base)
     has_zeros = isinstance(points, SparseGram)  # then products with rows are cheaper
     is_cheaper = not has_zeros or width <= _FIRST_FACE
-    in_coordinates = is_significant and is_cheaper and width < n
+    in_coordinates = least_ridge > 0.0 and is_cheaper and width < n
     in_coordinates = in_coordinates and _has_few_coordinates(base)
     largest_face = _LARGEST_FACE
     if in_coordinates:
@@ -10029,9 +10024,7 @@ def _by_newton_steps(problem, limits, alpha, m):
     _, weights, steps = _newton_in_coordinates(rows, problem.ridge, penalty, w)
     problem.reads[0] += (2 * steps + 1) * problem.n**2
     if all(weights[side].any() for side in problem.sides):  # else all slacks are rounding
-        # Beside ridges 300 decades apart weights overflow, and `_exact_loop` goes back to those before.
-        with np.errstate(over="ignore"):
-            alpha[:] = weights * problem.scale
+        alpha[:] = weights * problem.scale
     return "solved"
 
 
@@ -10773,9 +10766,9 @@ def _on_working_set(problem, limits, method, alpha, m, gap):
     while True:
         # 1. Solve on the working set.
         size = points.size
+        most = _STEPS_PER_POINT * size
         given = (H, problem.lengths[points], alpha[points], m[points])
         if by_faces:
-            most = _CHANGES_PER_POINT * size
             # The factor cannot tell a witness from this norm, the product can.
             eps = limits.eps if is_refused else max(limits.eps, math.sqrt(size * _UNIT))
             weights, L, P, steps, is_witness = _solve_on_faces(*given, L, P, most, inner_tol, eps)
@@ -10784,7 +10777,6 @@ def _on_working_set(problem, limits, method, alpha, m, gap):
             # What Newton steps have left, in single precision, is for pair steps.
             if gap > _LEFT and limits.is_for_newton_steps(support, m):
                 return "large"
-            most = _STEPS_PER_POINT * size
             weights, steps = _solve_by_pairs(*given, max(inner_tol, _LEFT * gap), most)
         if not 0.0 < weights.sum() < math.inf:
             return "rounding"
@@ -10976,8 +10968,7 @@ def _exact_loop(G, k, until, alpha, m, method, reads, problem, limits):
         else:
             end = _on_working_set(problem, limits, current, alpha, m, gap)
         # 3. Certify: by a fresh product, which the driver bounds the margin by as well.
-        # A side may lose its weights by rounding, and weights may overflow beside ridges 300 decades apart.
-        is_lost = not all(0.0 < alpha[side].sum() < math.inf for side in problem.sides)
+        is_lost = not all(alpha[side].any() for side in problem.sides)  # by rounding
         if is_lost:
             alpha[:] = start
         problem.finish(alpha, m)
