@@ -2859,18 +2859,6 @@ class Gram:
         """Return how far below 0 rounding may bring v'Gv for ||v||_1 <= 1, over s; that of a kernel with it."""
         return self.rounding().square
 
-    def _rounded_rows(self, index):
-        """Return rows of some points, (k, d), and a bound on the relative error of their entries; None if it cannot, or
-        if they are too many.
-
-        They are the z_i up to a positive factor for each.
-        """
-        return None
-
-    def _exact_block(self, index):
-        """Return G on some points in rationals, up to a positive factor for each point; None if it cannot."""
-        return None
-
     def _scores(self, alpha):
         """Return the function that scores new points for k rows of weights alpha: X -> f(X), (m, k), without a bias."""
         raise TypeError(
@@ -3533,12 +3521,6 @@ class DenseGram(Gram):
     def _scores(self, alpha):
         return super()._scores(alpha) if self._points is None else self._points._scores(alpha)
 
-    def _rounded_rows(self, index):
-        return None if self._points is None else self._points._rounded_rows(index)
-
-    def _exact_block(self, index):
-        return None if self._points is None else self._points._exact_block(index)
-
 
 def _symmetric(given, name):
     """Return (matrix, blur): a C-ordered matrix in float64, symmetric to the last bit, and how far below 0, over its
@@ -3800,12 +3782,6 @@ class _RowGram(Gram):
     def _relative_lengths(self):
         return _lengths_of(self._diagonal())
 
-    def _rounded_rows(self, index):
-        if index.size * self._width > _MOST_ENTRIES:
-            return None
-        # Entries are products of differences and of signs over lengths, the roots of sums of d squares.
-        return self.coordinates(index), _sum_error(self._width + 16)
-
     def _with_signs(self, y):
         return self._scaled(y)._changed(labels=y)
 
@@ -3895,27 +3871,6 @@ class FeatureGram(_RowGram):
         return self._take(
             index, rows=self.rows[index], c=self.c[index], _squares=self._squares[index]
         )
-
-    def _exact_block(self, index):
-        c = [Fraction(factor) for factor in self.c[index].tolist()]
-        return _weighted(c, _exact_products(self.rows[index]))
-
-
-def _exact_products(rows):
-    """Return all <x_i, x_j> in rationals."""
-    exact = [[Fraction(x) for x in row] for row in rows[:, rows.any(axis=0)].tolist()]
-    # Integers, over a common power of 2, are much faster than rationals.
-    unit = max((x.denominator for row in exact for x in row), default=1)
-    whole = [[int(x * unit) for x in row] for row in exact]
-    return [[Fraction(sum(map(operator.mul, a, b)), unit * unit) for b in whole] for a in whole]
-
-
-def _weighted(c, block):
-    """Return c_i c_j times the entries of a block."""
-    return [
-        [a * entry * b for entry, b in zip(row, c, strict=True)]
-        for row, a in zip(block, c, strict=True)
-    ]
 
 
 # Kinds of rows bring three steps of their own.  The rest is written once for all of them.
@@ -4184,15 +4139,6 @@ class SparseGram(_RowGram):
             starts=starts,
             _squares=self._squares[index],
         )
-
-    def _exact_block(self, index):
-        if self.normalize is not None:  # Each value was rounded when it was scaled.
-            return None
-        part = self._restrict(index)
-        used, places = np.unique(part.columns, return_inverse=True)
-        rows = np.zeros((len(part), used.size))
-        rows[np.repeat(np.arange(len(part)), np.diff(part.starts)), places] = part.values
-        return _exact_products(rows)
 
     def _block(self, rows, columns):
         out = np.empty((len(rows), len(columns)))
@@ -4546,33 +4492,6 @@ class LazyGram(Gram):
     def _block(self, rows, columns):
         block = self.kernel.block(self.points.take(rows), self.points.take(columns))
         return block * self.c[columns] * self.c[rows, None]
-
-    def _rounded_rows(self, index):
-        if self.kernel.name != "linear" or index.size * (self.d + 1) > _MOST_ENTRIES:
-            return None
-        rows = self.points.take(index).rows
-        rows = rows.toarray() if _is_sparse(rows) else np.asarray(rows)
-        constant = _constant(self.intercept)
-        if constant:
-            rows = np.column_stack((rows, np.full(len(rows), constant)))
-        return rows * self.c[index, None], _sum_error(self.d + 16)
-
-    def _exact_block(self, index):
-        if self.kernel.name not in ("linear", "poly"):  # whose values are rational
-            return None
-        rows = self.points.take(index).rows
-        if _is_sparse(rows):
-            rows = rows.toarray()
-        products = _exact_products(rows)
-        if self.kernel.name == "poly":
-            gamma = Fraction(self.kernel.gamma)
-            coef0 = Fraction(self.kernel.coef0)
-            products = [
-                [(gamma * entry + coef0) ** self.kernel.degree for entry in row] for row in products
-            ]
-        offset = Fraction(_constant(self.intercept)) ** 2
-        c = [Fraction(factor) for factor in self.c[index].tolist()]
-        return _weighted(c, [[entry + offset for entry in row] for row in products])
 
 
 def _column_product(A, b):
@@ -5020,29 +4939,6 @@ class PairGram(Gram):
 
     def _by_output(self, scores, k):
         return scores.reshape(len(scores), k, self.n_classes).swapaxes(0, 1)
-
-    def _rounded_rows(self, index):
-        of_points = None
-        if self.d is not None and index.size * self.n_classes * self.d <= _MOST_ENTRIES:
-            of_points = self.K._rounded_rows(self.point[index])
-        if of_points is None:
-            return None
-        points, error = of_points
-        # The common factor sqrt(1/2) is left out.
-        return _pair_rows(points, self.right[index], self.wrong[index], self.n_classes), error
-
-    def _exact_block(self, index):
-        K = self.K._exact_block(self.point[index])
-        if K is None:
-            return None
-        pairs = list(zip(self.right[index].tolist(), self.wrong[index].tolist(), strict=True))
-        return [
-            [
-                entry * ((a == c) - (a == d) - (b == c) + (b == d))
-                for entry, (c, d) in zip(row, pairs, strict=True)
-            ]
-            for row, (a, b) in zip(K, pairs, strict=True)
-        ]
 
 
 def pair_gram(K: GramLike, labels: ArrayLike, n_classes: int, *, ridge: ArrayLike = 0.0) -> Gram:
@@ -9346,14 +9242,14 @@ _FEWEST_VIOLATORS = 96
 _LARGEST_SET = 8000
 #   share of the gap, or of the worst violation, that steps on a set leave: against products; 0.03 x1.00, 0.3 x1.1
 _LEFT = 0.1
-#   share of the support that may change before all margins are computed afresh; 0.4 x1.01, always updated x0.98
-_UPDATED = 0.8
 #   share of a gap or norm that is left where it has not moved: when rounding ends a run; 0.95 felt by none
 _STALLED = 0.9
 
-# Pair steps:
-#   steps for each point of a set: against products; for stored entries 1 x1.05, 16 x1.07; for others 128 up to x3.9
+#   steps for each point of a set: against products; of pair steps for stored entries 1 x1.05, 16 x1.07; for others 128
+#   up to x3.9; changes of the face, 1 to 20 felt by one, 5 %
 _STEPS_PER_POINT = 8
+
+# Pair steps:
 #   sweeps of full sets over all points before an iteration ends: certificates against work; 1 x1.02
 _SWEEPS = 4
 #   share of the gap that slow steps leave, after which faces follow; 0.1 and 0.6 felt by few, up to x1.3
@@ -9364,8 +9260,6 @@ _CLOSER = 0.3
 _FIRST_FACE = 256
 #   largest support that is given faces, twice as large where pair steps get nowhere; 1,000 x1.6 to x4.8
 _LARGEST_FACE = 3000
-#   changes of the face for each point of a set before margins are computed afresh; 1 to 20 felt by one, 5 %
-_CHANGES_PER_POINT = 10
 #   entries of factors that an iteration reads, about: Ctrl-C and callbacks wait 10 s at most
 _LONGEST_WALK = 10**10
 
@@ -9388,8 +9282,6 @@ _LITTLE_RIDGE = 1e-9
 _STEPS_TO_WITNESS = 60
 #   support above which they take over if most points have slacks; 0 x3 for soft margins
 _FEW_SLACK = 1000
-#   least ridge, in units of s, with which equations in coordinates can be solved
-_LEAST_RIDGE = 1e-20
 #   least ridge, in units of s, with which conjugate gradients and descent can
 _STIFF_RIDGE = 1e-8
 #   the most steps, and conjugate gradients in one, against runs without end
@@ -9444,6 +9336,8 @@ class _Problem:
     blur : a bound on the rounding of a product v'Gv for ||v||_1 <= 1
     last : the last product (v, v'Gv, G v), or None
     kept : what `_at_hand` returned last, or (None, None)
+    is_done : True if the last iteration has nothing to follow
+    has_warned : True if this run has said that it may take long
     """
 
     def __init__(self, G, scale):
@@ -9469,6 +9363,8 @@ class _Problem:
         self.blur = G.rounding().square * scale
         self.last = None
         self.kept = (None, None)
+        self.is_done = False
+        self.has_warned = False
 
     def _matrix(self):
         """Return the matrix of the base if it is stored, or if an entry costs more than to read all that it has."""
@@ -9607,7 +9503,7 @@ class _Problem:
         return float(p @ self.relative_lengths)
 
     def change(self, alpha, m, points, weights):
-        """Give some points new weights and bring m up to date, afresh if most of the support changes.
+        """Give some points new weights and bring m up to date, afresh if that reads no more columns.
 
         Return (gap, norm) of `_rescale`.
         """
@@ -9615,7 +9511,7 @@ class _Problem:
         alpha[points] = weights
         moved = np.flatnonzero(moves)
         has_columns = self.adder is not None or self.matrix is not None
-        if has_columns and moved.size <= _UPDATED * np.count_nonzero(alpha):
+        if has_columns and moved.size < np.count_nonzero(alpha):
             self.reads[0] += self.n * moved.size
             points = points[moved]
             moves = moves[moved] / self.scale
@@ -9774,11 +9670,10 @@ def _limits(G, scale, tol):
     # 1. What Newton steps can do
     least_ridge = np.min(G.ridge)
     is_stiff = least_ridge >= _STIFF_RIDGE * base_scale
-    is_significant = least_ridge > _LEAST_RIDGE * base_scale
     points = _points_gram(base)
     has_zeros = isinstance(points, SparseGram)  # then products with rows are cheaper
     is_cheaper = not has_zeros or width <= _FIRST_FACE
-    in_coordinates = is_significant and is_cheaper and width < n
+    in_coordinates = least_ridge > 0.0 and is_cheaper and width < n
     if isinstance(base, PairGram):
         in_coordinates = in_coordinates and _has_few_coordinates_a_class(base)
     else:
@@ -10174,9 +10069,7 @@ def _by_newton_steps(problem, limits, alpha, m):
         _, weights, steps = _newton_in_coordinates(rows, problem.ridge, penalty, w)
     problem.reads[0] += (2 * steps + 1) * problem.n**2
     if all(weights[side].any() for side in problem.sides):  # else all slacks are rounding
-        # Beside ridges 300 decades apart weights overflow, and `_exact_loop` goes back to those before.
-        with np.errstate(over="ignore"):
-            alpha[:] = weights * problem.scale
+        alpha[:] = weights * problem.scale
     return "solved"
 
 
@@ -11005,9 +10898,9 @@ def _on_working_set(problem, limits, method, alpha, m, gap):
     while True:
         # 1. Solve on the working set.
         size = points.size
+        most = _STEPS_PER_POINT * size
         given = (H, problem.lengths[points], alpha[points], m[points])
         if by_faces:
-            most = _CHANGES_PER_POINT * size
             # The factor cannot tell a witness from this norm, the product can.
             eps = limits.eps if is_refused else max(limits.eps, math.sqrt(size * _UNIT))
             weights, L, P, steps, is_witness = _solve_on_faces(*given, L, P, most, inner_tol, eps)
@@ -11016,7 +10909,6 @@ def _on_working_set(problem, limits, method, alpha, m, gap):
             # What Newton steps have left, in single precision, is for pair steps.
             if gap > _LEFT and limits.is_for_newton_steps(support, m):
                 return "large"
-            most = _STEPS_PER_POINT * size
             weights, steps = _solve_by_pairs(*given, max(inner_tol, _LEFT * gap), most)
         if not 0.0 < weights.sum() < math.inf:
             return "rounding"
@@ -11180,14 +11072,14 @@ def _proof_of_no_margin(problem, eps, p):
     return bound if eps > least else 0.0
 
 
-def _exact_loop(G, k, until, alpha, m, method, reads, problem, limits, is_done, has_warned):
+def _exact_loop(G, k, until, alpha, m, method, reads, problem, limits):
     """Minimize by one method in every iteration: the loop that the driver is given.
 
     ``method`` has one entry, the method of the next iteration; ``reads`` is that of the problem.  An iteration that has
-    nothing to follow sets is_done[0], and the loop halts before the next one.
+    nothing to follow sets problem.is_done, and the loop halts before the next one.
     """
     witness = _WITNESS * limits.eps
-    while k < until and not is_done[0]:
+    while k < until and not problem.is_done:
         if math.sqrt(max(_dot(alpha, m), 0.0)) <= witness * problem.reach(alpha):
             return k
         k += 1
@@ -11208,8 +11100,7 @@ def _exact_loop(G, k, until, alpha, m, method, reads, problem, limits, is_done, 
         else:
             end = _on_working_set(problem, limits, current, alpha, m, gap)
         # 3. Certify: by a fresh product, which the driver bounds the margin by as well.
-        # A side may lose its weights by rounding, and weights may overflow beside ridges 300 decades apart.
-        is_lost = not all(0.0 < alpha[side].sum() < math.inf for side in problem.sides)
+        is_lost = not all(alpha[side].any() for side in problem.sides)  # by rounding
         if is_lost:
             alpha[:] = start
         problem.finish(alpha, m)
@@ -11217,7 +11108,7 @@ def _exact_loop(G, k, until, alpha, m, method, reads, problem, limits, is_done, 
         length = math.sqrt(max(norm2, 0.0) / problem.scale)
         new_norm = length / v.sum()
         if is_lost or length <= witness * problem.reach(v):
-            is_done[0] = True
+            problem.is_done = True
             break
         new_gap = 1.0 - m.min() / alpha.sum() / new_norm / new_norm
         is_halved = new_gap < 0.5 * gap
@@ -11229,10 +11120,10 @@ def _exact_loop(G, k, until, alpha, m, method, reads, problem, limits, is_done, 
         if following == _PAIRS and support > _LARGEST_FACE:
             if current == _NEWTON and limits.in_coordinates:
                 # Nothing else sees more of so many points on so few coordinates.
-                is_done[0] = True
+                problem.is_done = True
                 break
-            if not (has_warned[0] or limits.takes_newton_steps):
-                has_warned[0] = True
+            if not (problem.has_warned or limits.takes_newton_steps):
+                problem.has_warned = True
                 remedy = "noisy points ask for a soft margin, by a ridge or a finite C"
                 if np.any(problem.ridge):
                     remedy = "noisy points ask for a larger ridge, which is a smaller C"
@@ -11247,7 +11138,7 @@ def _exact_loop(G, k, until, alpha, m, method, reads, problem, limits, is_done, 
         if current == _FACES:
             is_rounding |= new_gap > _STALLED * gap and new_norm > (1.0 - limits.tol) * norm
         has_stalled = is_rounding and not is_halved and new_norm > _STALLED * norm
-        is_done[0] = has_stalled or (following == current and np.array_equal(alpha, start))
+        problem.is_done = has_stalled or (following == current and np.array_equal(alpha, start))
         # 6. Go over to faces where pair steps get nowhere.
         is_stuck = following == current == _PAIRS and not is_halved
         if is_stuck and support <= min(2 * _LARGEST_FACE, 3 * _LARGEST_SET // 4):
@@ -11381,7 +11272,7 @@ def max_margin(
         _exact_loop,
         (alpha, m, np.array([method]), problem.reads),
         lambda alpha, *_: (alpha, alpha),
-        (problem, limits, [False], [False]),
+        (problem, limits),
         max_iter=max_iter,
         tol=tol,
         start=start,
@@ -11425,6 +11316,14 @@ ALGORITHMS = {
 # ------------------------------------------------------------------------------------------------------
 # 9.9 witnesses
 # ------------------------------------------------------------------------------------------------------
+#
+# Some p >= 0, not 0, with Z'p = 0 proves that nothing separates the points where p > 0.
+#
+# (1) `max_margin` finds a p with a small Z'p.  Points that can be separated in some units can be in all, so that it is
+#     given rows in units in which columns, and then rows, have lengths near 1.
+# (2) By Caratheodory's theorem points leave p, until the rows (z_i, 1) of the others are independent.
+# (3) The z_i are rational numbers.  Elimination in integers solves Z'p = 0 for these few points: that is the proof, if
+#     p >= 0.  Nothing of (1) and (2) has to be precise.
 
 
 class Witnesses(NamedTuple):
@@ -11468,10 +11367,10 @@ def _first_of(indices):
     return shown + (", ..." if len(indices) > 8 else "")
 
 
-# Exact elimination is left out above so many witnesses, and above so many of them times digits of an entry: operations
-# grow with the cube of their number, and the integers in proportion to both.
+# Elimination is left out above so many witnesses, and above so many of them times bits of an entry, which take 6 s or
+# so: operations grow with the cube of their number, and the integers in proportion to both.
 _MOST_EXACT = 200
-_MOST_BITS = 8192
+_MOST_BITS = 6500
 
 
 def witnesses(G: GramLike, result: Result | ArrayLike) -> Witnesses | None:
@@ -11497,10 +11396,11 @@ def witnesses(G: GramLike, result: Result | ArrayLike) -> Witnesses | None:
         by so few, they may be all points where p > 0.
 
         ``strict`` says that no separator exists for the numbers that G holds, in exact arithmetic.  It can be True for
-        points of the linear kernel, in `features`, `gram` and `lazy_gram`, with a free intercept or without, and for
-        pairs of these; and for "poly" up to 200 witnesses.  Other kernels separate all points that differ: see
-        `contradiction`.  An array G holds rounded values, which prove nothing so strict.  It is False where the proof
-        fails, as on points that have a margin below the accuracy of `max_margin`.
+        points of the linear kernel, in `features`, `gram` and `lazy_gram`, with a free intercept or without, for pairs
+        of these, and for "poly"; and for up to 200 witnesses, or 120 whose numbers have all digits of a double.  Other
+        kernels separate all points that differ: see `contradiction`.  An array G holds rounded values, which prove
+        nothing so strict.  It is False where the proof fails, as on points that have a margin below the accuracy of
+        `max_margin`.
 
     Raises
     ------
@@ -11514,12 +11414,10 @@ def witnesses(G: GramLike, result: Result | ArrayLike) -> Witnesses | None:
 
     Notes
     -----
-    There are two proofs.  (1) In double precision: p_i sigma > ||Z'p|| for all i, where sigma is a lower bound of the
-    smallest singular value of the rows of the k witnesses.  It takes a pseudo-inverse, O(k d^2), and fails where the
-    witnesses lie in a subspace of fewer than d dimensions.  (2) In rationals: p is computed from the Gram matrix of the
-    witnesses by elimination.  It takes 0.1 s for 30 witnesses and 1.5 s for 60.  It is left out for many more, unless
-    points are small integers.  It needs exact numbers: sparse points with normalize=None, and with a free intercept
-    normalize=None or "max".  Proofs: "Witnesses" in figures/THEOREMS.md.
+    The proof is a p >= 0 with Z'p = 0, by elimination in integers.  It takes 0.3 s for 60 witnesses and 1.5 s for 90,
+    less if their numbers are short.  G holds the points times their normalisers, which are rounded.  Without a free
+    intercept, and under normalize="max", this makes no difference, except that sparse points hold rounded products.
+    Proof: "Witnesses" in figures/THEOREMS.md.
 
     A ridge separates all points that have one.  They are no witnesses.
 
@@ -11548,19 +11446,22 @@ def witnesses(G: GramLike, result: Result | ArrayLike) -> Witnesses | None:
     if points.diagonal()[first].max(initial=0.0) < _ENTRIES[0]:
         first = may_be  # since the solver takes none of these without larger ones
     for among in (first, may_be):
-        index, weights, strict = _chosen_witnesses(points, np.flatnonzero(among))
-        if strict or np.array_equal(among, may_be):
+        index, weights = _few_witnesses(points, np.flatnonzero(among))
+        proved = _proved(points, index, weights)
+        if proved is not None or np.array_equal(among, may_be):
             break
     if not index.size:
         return None
     # 2. Rounding may choose points that have no proof: then all points of the result may have one.
     support = np.flatnonzero(p)
-    if not strict and may_be[support].all() and support.size <= _MOST_EXACT:
-        proved = _proved_in_rationals(points, support, p[support])
+    if proved is None and may_be[support].all():
+        proved = _proved(points, support, p[support])
         if proved is not None:
-            index = support[proved > 0.0]
-            weights = proved[proved > 0.0]
-            strict = True
+            index = support
+    strict = proved is not None
+    if strict:
+        index = index[proved > 0.0]
+        weights = proved[proved > 0.0]
     # 3. Weights that prove no more than those of the result give way to them, and so do weights that rounding has left
     #    to one class.
     chosen = np.zeros(len(G))
@@ -11576,44 +11477,6 @@ def witnesses(G: GramLike, result: Result | ArrayLike) -> Witnesses | None:
             chosen = p
     index = np.flatnonzero(chosen)
     return Witnesses(index, chosen[index], upper, strict)
-
-
-def _rounded_rows(G, index):
-    """Return the rows z_i of some points, with a free intercept (z_i, y_i), as `Gram._rounded_rows`."""
-    found = G._rounded_rows(index)
-    if found is None or G.signs is None:
-        return found
-    rows, error = found
-    return np.column_stack((rows, G.signs[index])), error
-
-
-def _exact_block(G, index):
-    """Return the inner products of these rows in rationals, as `Gram._exact_block`."""
-    if G.signs is None:
-        return G._exact_block(index)
-    if G.normalize == "unit":  # The factors of points are rounded, and a bias must not be.
-        return None
-    block = G._exact_block(index)
-    if block is None:
-        return None
-    y = [int(label) for label in G.signs[index]]
-    return [
-        [entry + a * b for entry, b in zip(row, y, strict=True)]
-        for row, a in zip(block, y, strict=True)
-    ]
-
-
-def _chosen_witnesses(G, index):
-    """Return (points, weights, strict) of witnesses among some points; no points if these have a margin."""
-    index, weights = _few_witnesses(G, index)
-    if not index.size:
-        return index, weights, False
-    proved = _proved_by_rows(G, index, weights)
-    if proved is None and index.size <= _MOST_EXACT:
-        proved = _proved_in_rationals(G, index, weights)
-    if proved is None:
-        return index, weights, False
-    return index[proved > 0.0], proved[proved > 0.0], True
 
 
 def _few_witnesses(G, index):
@@ -11665,16 +11528,47 @@ def _few_by_products(G, index):
     return index[chosen[p > 0.0]], p[p > 0.0] / p.sum()
 
 
+def _rows_of(K, index):
+    """Return (rows, c) of some points: z_i = c_i rows_i, of which rows and c are not rounded; None if K has none.
+
+    The common factor sqrt(1/2) of pairs is left out.
+    """
+    if isinstance(K, DenseGram):
+        K = K._points
+    if isinstance(K, PairGram) and K.d is not None:
+        of_points = None
+        if index.size * K.n_classes * K.d <= _MOST_ENTRIES:
+            of_points = _rows_of(K.K, K.point[index])
+        if of_points is None:
+            return None
+        rows, c = of_points
+        return _pair_rows(rows, K.right[index], K.wrong[index], K.n_classes), c
+    if isinstance(K, _RowGram) and index.size * K._width <= _MOST_ENTRIES:
+        if isinstance(K, FeatureGram):
+            return K.rows[index].astype(np.float64), K.c[index]
+        return K.coordinates(index), np.ones(index.size)
+    is_linear = isinstance(K, LazyGram) and K.kernel.name == "linear"
+    if is_linear and index.size * (K.d + 1) <= _MOST_ENTRIES:
+        rows = K.points.take(index).rows
+        rows = rows.toarray() if _is_sparse(rows) else np.asarray(rows)
+        constant = np.full((index.size, 1), _constant(K.intercept))
+        return np.hstack((rows, constant)), K.c[index]
+    return None
+
+
 def _balanced_rows(G, index):
     """Return (rows, factors): the rows of some points times these factors, powers of 2; None if G has no rows.
 
     Columns are multiplied by powers of 2, too, so that their largest entries, and then the lengths of rows, are near 1.
     Columns of zeros are left out.  The factor of a row of zeros is 0.
     """
-    of_points = _rounded_rows(G, index)
+    of_points = _rows_of(G, index)
     if of_points is None:
         return None
-    rows = of_points[0]
+    rows, c = of_points
+    rows = rows * c[:, None]
+    if G.signs is not None:
+        rows = np.column_stack((rows, G.signs[index]))
     rows = rows[:, rows.any(axis=0)]
     columns = np.frexp(np.abs(rows).max(axis=0, initial=0.0))[1]
     exponents = np.where(rows != 0.0, np.frexp(rows)[1] - columns, -1000).max(axis=1, initial=-1000)
@@ -11720,94 +11614,91 @@ def _fewest(rows, p, tolerance):
     return p
 
 
-def _proved_by_rows(G, index, weights):
-    """Return weights p > 0 of witnesses if p_i sigma > ||Z'p|| for all i proves that Z'p = 0 for some p > 0; else None.
+def _exact_columns(G, index):
+    """Return integers (columns, k) such that Z'p = 0 for some p > 0 of k points if and only if they have one; or None.
 
-    sigma is a lower bound of the smallest singular value of Z, by a left inverse L: sigma >= (1 - ||L Z - 1||) / ||L||.
+    They are the columns of Z in units of their own.  Those of "poly" are its values at the same points, since p'Kp = 0
+    if and only if K p = 0.
     """
-    of_points = _balanced_rows(G, index)
-    if of_points is None:
+    of_points = _rows_of(G, index)
+    K = G._points if isinstance(G, DenseGram) else G
+    if of_points is not None:
+        rows, c = of_points
+        rows = [[Fraction(x) for x in row] for row in rows[:, rows.any(axis=0)].tolist()]
+    elif isinstance(K, LazyGram) and K.kernel.name == "poly":
+        rows = _exact_values(K, index)
+        c = K.c[index]
+    else:
         return None
-    rows, factors = of_points
-    k, d = rows.shape
-    if d == 0 or k <= d:
-        return None
-    # 1. Weights of the balanced rows, as near to Z'p = 0 as rounding allows.
-    inverse = np.linalg.pinv(rows)
-    p = weights / factors
-    p /= p.sum()
-    for _ in range(2):
-        p = p - (p @ rows) @ inverse
-    # 2. Bounds, for all rows that rounding may have turned into these.
-    error = _rounded_rows(G, index)[1] + _sum_error(k + 16)
-    size = float(np.linalg.norm(rows))
-    length = float(np.linalg.norm(inverse))
-    off = float(np.linalg.norm(inverse @ rows - np.eye(d))) + error * size * length
-    sigma = (1.0 - 1.01 * off) / (1.01 * length)
-    residual = float(np.linalg.norm(p @ rows)) + error * size * float(np.linalg.norm(p))
-    if not p.min() * sigma > 1.01 * residual + 1e-200:
-        return None
-    p *= factors
-    return p / p.sum()
+    if G.signs is None:  # then a positive factor of a row changes nothing
+        c = np.sign(c)
+    columns = [
+        [x * Fraction(factor) for x, factor in zip(column, c.tolist(), strict=True)]
+        for column in zip(*rows, strict=True)
+    ]
+    if G.signs is not None:
+        columns.append([Fraction(label) for label in G.signs[index].tolist()])
+    whole = []
+    for column in columns:
+        unit = math.lcm(*(x.denominator for x in column))
+        numbers = [int(x * unit) for x in column]
+        common = math.gcd(*numbers) or 1
+        whole.append([x // common for x in numbers])
+    return whole
 
 
-def _proved_in_rationals(G, index, weights):
-    """Return weights p >= 0 of witnesses, not all 0, such that Z'p = 0 in exact arithmetic; None if none are found.
+def _exact_values(K, index):
+    """Return the values of the kernel "poly" at some points, (k, k), with the intercept, in rationals."""
+    rows = K.points.take(index).rows
+    rows = rows.toarray() if _is_sparse(rows) else np.asarray(rows)
+    exact = [[Fraction(x) for x in row] for row in rows[:, rows.any(axis=0)].tolist()]
+    # Integers, over a common power of 2, are much faster than rationals.
+    unit = max((x.denominator for row in exact for x in row), default=1)
+    whole = [[int(x * unit) for x in row] for row in exact]
+    gamma = Fraction(K.kernel.gamma) / unit**2
+    coef0 = Fraction(K.kernel.coef0)
+    offset = Fraction(_constant(K.intercept)) ** 2
+    return [
+        [(gamma * sum(map(operator.mul, a, b)) + coef0) ** K.kernel.degree + offset for b in whole]
+        for a in whole
+    ]
 
-    The returned weights are rounded.
+
+def _proved(G, index, weights):
+    """Return weights p >= 0 of witnesses, near these, whose exact values have Z'p = 0; None if none are found.
+
+    N has a row for each point that is free: the solution x of x'Z = 0, for the columns of Z so far, in which this point
+    has the weight ``last`` and the other free points have none.  Each column takes the freedom of a point, if it can.
+    The integers are those of E. Bareiss, Mathematics of Computation 22, 1968: divisions have no remainder.
     """
-    block = _exact_block(G, index)
-    if block is None:
+    k = index.size
+    columns = _exact_columns(G, index) if 0 < k <= _MOST_EXACT else None
+    if columns is None:
         return None
-    p = _exact_mixture(block, weights)
-    if p is None or min(p) < 0 or not any(p):
+    if k * max((x.bit_length() for column in columns for x in column), default=0) > _MOST_BITS:
         return None
-    total = sum(p)
-    return np.array([float(Fraction(x, total)) for x in p])
-
-
-def _exact_mixture(block, weights):
-    """Return integers x with H x = 0 for a positive semi-definite H of rationals, in proportions near the weights.
-
-    None if H is definite, or if that would take too long.  The elimination is that of E. Bareiss, Mathematics of
-    Computation 22, 1968: all divisions have no remainder.
-    """
-    # 1. Integers.
-    unit = math.lcm(*(entry.denominator for row in block for entry in row))
-    H = [[int(entry * unit) for entry in row] for row in block]
-    k = len(H)
-    if k * max(entry.bit_length() for row in H for entry in row) > _MOST_BITS:
-        return None
-    order = list(range(k))
-    # 2. Eliminate points, as long as one has a diagonal entry that is not 0.  Rows are right of the diagonal.
+    N = np.array([[int(i == j) for j in range(k)] for i in range(k)], dtype=object)
+    free = np.arange(k)
     last = 1
-    rank = 0
-    while rank < k:
-        pivot = next((i for i in range(rank, k) if H[i][i]), None)
-        if pivot is None:
-            break
-        order[rank], order[pivot] = order[pivot], order[rank]
-        H[rank], H[pivot] = H[pivot], H[rank]
-        for row in H:
-            row[rank], row[pivot] = row[pivot], row[rank]
-        top = H[rank]
-        for i in range(rank + 1, k):
-            for j in range(i, k):
-                H[i][j] = (top[rank] * H[i][j] - top[i] * top[j]) // last
-                H[j][i] = H[i][j]
-        last = top[rank]
-        rank += 1
-    if rank == k:
+    for column in columns:
+        v = N @ np.array(column, dtype=object)
+        can_balance = np.flatnonzero(v)
+        if not can_balance.size:
+            continue
+        heaviest = can_balance[np.argmax(weights[free[can_balance]])]
+        row = N[heaviest]
+        pivot = v[heaviest]
+        others = np.arange(free.size) != heaviest
+        N = (pivot * N[others] - np.outer(v[others], row)) // last
+        free = free[others]
+        last = pivot
+    # Free points keep their weights; what the others need to balance them may be below 0, or no point is free.
+    kept = [int(Fraction(x) * 2**1074) for x in weights[free].tolist()]  # without rounding
+    x = (1 if last > 0 else -1) * (np.array(kept, dtype=object) @ N)
+    if not free.size or min(x) < 0 or not any(x):
         return None
-    # 3. The others depend on these: they keep their weights, times a determinant, so that all weights are integers.
-    x = [0] * k
-    for i in range(rank, k):
-        x[i] = last * int(Fraction(float(weights[order[i]])) * 2**1074)  # without rounding
-    for i in reversed(range(rank)):
-        x[i] = -sum(map(operator.mul, H[i][i + 1 :], x[i + 1 :])) // H[i][i]
-    # 4. In the order of the points.
-    places = {point: place for place, point in enumerate(order)}
-    return [x[places[point]] for point in range(k)]
+    total = sum(x)
+    return np.array([float(Fraction(weight, total)) for weight in x])
 
 
 # ======================================================================================================

@@ -1006,15 +1006,37 @@ def test_a_margin_that_rounding_hides_is_no_strict_proof(size):
         assert found is None or not found.strict
 
 
-@pytest.mark.parametrize("exponent", range(30, 53, 2))
-def test_the_proof_by_rows_knows_how_far_its_singular_values_are_proved(exponent):
-    """The choice of witnesses avoids rows that are all but dependent, so that the proof is given them here."""
+@pytest.mark.parametrize("exponent", range(30, 51, 2))
+def test_the_proof_is_exact_where_the_weights_given_to_it_are_not(exponent):
+    """Weights of these rows mix to 0 up to rounding, but a separator exists; others are surrounded."""
     a = 2.0**exponent * np.array([3.0, -1.0, -5.0, 2.0])
     rows = fm.FeatureGram(np.column_stack((a + 1.0, a)))
-    for weights in (np.full(4, 0.25), np.array([0.2, 0.3, 0.1, 0.4]), np.array([1, 4, 1, 2]) / 8):
-        assert fm._proved_by_rows(rows, np.arange(4), weights) is None
     surrounded = fm.FeatureGram(np.column_stack((a, np.array([1.0, 1.0, -1.0, -1.0]))))
-    assert fm._proved_by_rows(surrounded, np.arange(4), np.full(4, 0.25)) is not None
+    for weights in (np.full(4, 0.25), np.array([0.2, 0.3, 0.1, 0.4]), np.array([1, 4, 1, 2]) / 8):
+        assert fm._proved(rows, np.arange(4), weights) is None
+    p = fm._proved(surrounded, np.arange(4), np.full(4, 0.25))
+    assert (p >= 0.0).all() and abs(p @ surrounded.coordinates()).max() <= 1e-15 * abs(a).max()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_elimination_finds_the_mixtures_of_fractions(seed):
+    """One free point, or several, which keep their weights where these leave the others weights above 0."""
+    rng = np.random.default_rng(seed)
+    k, d = 7, 1 + seed % 6
+    rows = rng.integers(-5, 6, (k, d)).astype(np.float64)
+    weights = rng.integers(1, 9, k).astype(np.float64)
+    rows = np.vstack((rows, -(weights @ rows)))
+    weights = np.append(weights, 1.0)
+    p = fm._proved(fm.FeatureGram(rows), np.arange(k + 1), weights)
+    assert p @ rows == pytest.approx(np.zeros(d), abs=1e-13)
+    assert p == pytest.approx(
+        weights / weights.sum(), rel=1e-12
+    )  # they are a mixture of 0 as they are
+    skew = fm._proved(
+        fm.FeatureGram(rows), np.arange(k + 1), weights * rng.uniform(0.99, 1.01, k + 1)
+    )
+    assert skew is None or (skew.min() >= 0.0 and abs(skew @ rows).max() <= 1e-13)
+    assert d > 4 or skew is not None
 
 
 @pytest.mark.parametrize("exponent", range(31, 40))
@@ -1027,25 +1049,49 @@ def test_a_bias_belongs_to_the_rows_of_the_elimination(exponent):
 
 
 def test_the_elimination_is_that_of_the_true_rows():
-    """Its matrix is exact, with labels under a free intercept and with a kernel; a negative weight proves nothing."""
+    """Its columns are exact, each in a unit of its own, with labels under a free intercept and with a kernel."""
     X = np.array([[1.0, 2.0], [0.1, -3.0], [2.0, 2.0]])
     y = np.array([1, -1, 1])
+    signs = [1, -1, 1]
     exactly = [[Fraction(x) for x in row] for row in X.tolist()]
     inner = [[sum(map(Fraction.__mul__, a, b)) for b in exactly] for a in exactly]
-    signs = np.outer(y, y).tolist()
     every = np.arange(3)
-    options = {"normalize": None, "intercept": "free"}
-    for G in (fm.features(X, y, **options), fm.gram(X, y, kernel="linear", **options)):
-        block = fm._exact_block(G, every)
-        assert block == [[signs[i][j] * (inner[i][j] + 1) for j in range(3)] for i in range(3)]
-    G = fm.gram(X, y, kernel="poly", degree=3, gamma=0.1, coef0=0.3, normalize=None)
-    block = fm._exact_block(G, every)
-    for i in range(3):
-        for j in range(3):
-            value = (Fraction(0.1) * inner[i][j] + Fraction(0.3)) ** 3
-            assert block[i][j] == signs[i][j] * value
+
+    def check(G, columns):
+        found = fm._exact_columns(G, every)
+        assert len(found) == len(columns)
+        for ours, column in zip(found, columns, strict=True):
+            unit = Fraction(ours[0]) / column[0]
+            assert unit != 0 and [unit * x for x in column] == ours
+
+    rows = [
+        [s * x for s, x in zip(signs, column, strict=True)] for column in zip(*exactly, strict=True)
+    ]
+    for normalize in (None, "max"):
+        options = {"normalize": normalize, "intercept": "free"}
+        for G in (fm.features(X, y, **options), fm.gram(X, y, kernel="linear", **options)):
+            check(G, [*rows, signs])
+    check(fm.features(X, y, normalize="unit"), rows)
+    G = fm.features(X, y, normalize="unit", intercept="free")
+    held = [
+        [x * Fraction(c) for x, c in zip(column, np.abs(G.c).tolist(), strict=True)]
+        for column in rows
+    ]
+    check(G, [*held, signs])
+    for intercept in (0.0, 0.7, "free"):
+        options = {"kernel": "poly", "degree": 3, "gamma": 0.1, "coef0": 0.3, "normalize": None}
+        G = fm.gram(X, y, intercept=intercept, **options)
+        offset = 0 if intercept == "free" else Fraction(intercept) ** 2
+        values = [
+            [
+                signs[i] * ((Fraction(0.1) * inner[i][j] + Fraction(0.3)) ** 3 + offset)
+                for i in range(3)
+            ]
+            for j in range(3)
+        ]
+        check(G, [*values, signs] if intercept == "free" else values)
     mixed = fm.FeatureGram([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
-    assert fm._proved_in_rationals(mixed, every, np.full(3, 1.0 / 3.0)) is None
+    assert fm._proved(mixed, every, np.full(3, 1.0 / 3.0)) is None
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -1156,8 +1202,7 @@ def test_witnesses_that_rounding_leaves_to_one_class(monkeypatch):
     X = np.random.default_rng(0).normal(size=(6, 2))
     y = np.array([1, -1, 1, -1, 1, -1])
     monkeypatch.setattr(fm, "_fewest", lambda rows, p, tolerance: p * (np.arange(len(p)) == 0))
-    for proof in ("_proved_by_rows", "_proved_in_rationals"):
-        monkeypatch.setattr(fm, proof, lambda G, index, weights: None)
+    monkeypatch.setattr(fm, "_proved", lambda G, index, weights: None)
     for G in (of_table(X, y, True), free((X @ X.T) * np.outer(y, y), y)):
         result = fm.max_margin(G)
         found = fm.witnesses(G, result)
