@@ -586,10 +586,9 @@ def _no_number(value, name):
     if isinstance(value, (np.bool_, float, np.float32, np.float16)):
         return None
     if isinstance(value, (complex, np.complexfloating)):
+        # The first words are those of scikit-learn.
         parts = f"np.column_stack((np.real({name}), np.imag({name})))"
-        remedy = (
-            f"Complex data not supported, give both parts, {parts}"  # the words of scikit-learn
-        )
+        remedy = f"Complex data not supported, give both parts, {parts}"
         return ValueError, f"the complex number {value}", remedy
     if isinstance(value, str):
         value = str(value)  # NumPy's has a longer repr
@@ -12166,8 +12165,8 @@ class MaxMarginClassifier:
         lower, upper = self.interval_
         if self.status_ == "max_iter":
             remedy = (
-                f"after {_counted(self.n_iter_, 'iteration')}: give a larger tol, or call max_margin(gram(X, y)) with "
-                "a larger max_iter"
+                f"after {_counted(self.n_iter_, 'iteration')}: give a larger tol, or a larger max_iter to "
+                "max_margin(gram(X, y, ...))"
             )
         else:
             remedy = (
@@ -12229,7 +12228,7 @@ class MaxMarginClassifier:
             self.intercept_ = constant * W[:, d:].sum(axis=1) + self._bias - np.array(moved)
 
     def _multiple(self, G, result):
-        """Return the multiple of p that f has: the one of least margin 1, or that with the least sum of the objective.
+        """Return t for f of the weights t p: the least margin is 1 then, or with slacks the objective is least.
 
         The slacks r_i p_i of p have lost their digits where a large C makes f cancel: those that f leaves count.
         """
