@@ -420,12 +420,12 @@ def public_objects():
     X, y = np.eye(40, 3) + 1.0, np.where(np.arange(40) < 20, 1, -1)
     G = fm.gram(X, y)
     result = fm.max_margin(fm.features(X, y), max_iter=3)
-    yield from (G, fm.features(X, y), fm.lazy_gram(X, y, kernel="ntk", W=np.ones((50, 3))))
+    yield from (G, fm.features(X, y), fm.lazy_gram(X, y, kernel="ntk"))
     yield from (fm.gram(X, y, intercept="free", ridge=np.arange(1.0, 41.0)), G.kernel, result)
     yield fm.pair_gram(fm.gram(X), np.arange(40) % 3, 3)
     yield fm.SparseGram(np.ones(40), np.zeros(40, int), np.arange(41), 3)
     yield from (fm.Witnesses(np.arange(40), np.ones(40), 0.0, True), fm.NORMS["l1"])
-    yield from (fm.Norm(*5 * [len]), fm.MaxMarginClassifier("ntk", W=np.ones((50, 3))))
+    yield from (fm.Norm(*5 * [len]), fm.MaxMarginClassifier("ntk"))
     yield G.with_ridge(1.0)
 
 
