@@ -1817,7 +1817,7 @@ class _Prepared(namedtuple("_Prepared", "rows squares")):
 _SPARSE = 0.03  # share of entries that are not zero, below which sparse products are faster than dense ones
 
 
-def _sparse_product(A, B):
+def _product_of_sparse(A, B):
     """Return A B' for rows of which some are sparse, summed in float64."""
     A = A.astype(np.float64, copy=False)
     B = B.astype(np.float64, copy=False)
@@ -1837,7 +1837,7 @@ def _inner_products(A, B, out):
     """out <- A B' for dense or sparse rows, in the precision of ``out``."""
     dtype = out.dtype
     if _is_sparse(A) or _is_sparse(B):
-        out[:] = _sparse_product(A, B)
+        out[:] = _product_of_sparse(A, B)
     elif len(A) == 1:  # without a copy of B, and without waking the threads of BLAS
         out[:] = 0.0
         _enter_by_size(
@@ -1937,7 +1937,8 @@ class Kernel(NamedTuple):
             rows = slice(start, start + _EVALUATED)
             points = Xnew.take(rows)
             of_rows = np.ascontiguousarray(weights[:, rows])
-            for first in range(0, start + 1 if is_own else n, _EVALUATED):
+            last = start + 1 if is_own else n
+            for first in range(0, last, _EVALUATED):
                 columns = slice(first, first + _EVALUATED)
                 of_columns = np.ascontiguousarray(weights[:, columns])
                 values = self.block(points, X.take(columns), memory)
@@ -2002,6 +2003,11 @@ class _Gaussian(Kernel):
     """
 
     takes = ("gamma", "sigma2")
+
+    def prepare(self, X):
+        if _is_sparse(X) and X.shape[1] <= _FEW_COORDINATES:
+            X = X.toarray()
+        return super().prepare(X)
 
     def _fill(self, A, B, out):
         if self._has_differences(A) and self._has_differences(B):
