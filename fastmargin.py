@@ -1761,38 +1761,30 @@ def _sum_error(k, unit=_UNIT):
     return k * unit / (1.0 - k * unit) if k * unit < 1.0 else math.inf
 
 
-_KERNELS = {  # the parameters of each kernel
-    "linear": (),
-    "poly": ("gamma", "coef0", "degree"),
-    "rbf": ("gamma", "sigma2"),
-    "laplacian": ("gamma",),
-    "ntk": ("W",),
-    "precomputed": (),
-}
-
-
-class _Prepared(namedtuple("_Prepared", "rows squares hidden gates")):
+class _Prepared(namedtuple("_Prepared", "rows squares")):
     """Points in the form that kernels read.
 
     rows : array or sparse, shape (n, d), the points
     squares : array, shape (n,), ||x_i||^2
-    hidden : array, shape (n, width), relu(W x_i) / sqrt(width)
-    gates : array of float32, shape (n, width), 1 where W x_i > 0, else 0
     """
 
     def take(self, index):
         """Return the points that numbers, a mask or a slice select."""
-        return _Prepared(*(array[index] for array in self))
+        return _Prepared(self.rows[index], self.squares[index])
 
     def astype(self, dtype):
-        return _Prepared(*(array.astype(dtype) for array in self))
+        return _Prepared(self.rows.astype(dtype), self.squares.astype(dtype))
+
+    def terms(self):
+        """Return the most terms that an inner product has: columns, or entries of a sparse row."""
+        return int(np.diff(self.rows.indptr).max()) if _is_sparse(self.rows) else self.rows.shape[1]
 
 
 _SPARSE = 0.03  # share of entries that are not zero, below which sparse products are faster than dense ones
 
 
-def _product(A, B):
-    """Return A B' for dense or sparse rows, summed in float64."""
+def _product_of_sparse(A, B):
+    """Return A B' for rows of which some are sparse, summed in float64."""
     A = A.astype(np.float64, copy=False)
     B = B.astype(np.float64, copy=False)
     if not (_is_sparse(A) and _is_sparse(B)):
@@ -1807,26 +1799,28 @@ def _product(A, B):
     return out
 
 
-def _tile_product(size, dtype):
-    """Return a function like `_product` in this precision, which returns the same memory each time, of ``size``."""
-    memory = np.empty(size, dtype)
+def _inner_products(A, B, out):
+    """out <- A B' for dense or sparse rows, in the precision of ``out``."""
+    dtype = out.dtype
+    if _is_sparse(A) or _is_sparse(B):
+        out[:] = _product_of_sparse(A, B)
+    elif len(A) == 1:  # without a copy of B, and without waking the threads of BLAS
+        out[:] = 0.0
+        _enter_by_size(
+            B.size, _add_dots, _add_dots_in_parallel, np.asarray(B), A.astype(dtype), out
+        )
+    else:
+        np.matmul(A.astype(dtype, copy=False), B.T.astype(dtype, copy=False), out=out)
 
-    def product(A, B):
-        if _is_sparse(A) or _is_sparse(B):
-            return _product(A, B).astype(dtype, copy=False)
-        out = memory[: len(A) * len(B)].reshape(len(A), len(B))
-        return np.matmul(A.astype(dtype, copy=False), B.T.astype(dtype, copy=False), out=out)
 
-    return product
+_EVALUATED = 1024  # rows and columns of a kernel matrix that a product evaluates at a time
 
 
 class Kernel(NamedTuple):
     """A kernel with its parameters, as the training points determine them: the fact ``G.kernel``.
 
-    To add a kernel, give it a line in `_KERNELS`, its values in `_values` or `_from_products`, K(x, x) in
-    `_squares_of`, and a bound on the error of a value in `rounding`.  A name that one of them does not know is an
-    error.  Three more places may name it, and are right without it: `_OF_INNER_PRODUCTS`, to read sparse points as they
-    are, and `_ignores_origin` and `_center`, to lose fewer digits of points far from 0.
+    Each kernel is a subclass with an entry in `_KERNELS`.  It names its parameters in ``takes`` and has three methods:
+    `_fill` gives its values, `diagonal` gives K(x, x), and `rounding` bounds the error of a value.
 
     Attributes
     ----------
@@ -1834,17 +1828,9 @@ class Kernel(NamedTuple):
         "linear", "poly", "rbf", "laplacian", "ntk", "precomputed", or "callable" for a function.
     gamma, coef0, degree : float, float, int
         gamma is a number, whatever it was chosen by.
-    dimension : int
-        Terms of an inner product: columns of the points, or the most entries of a sparse row.
-    offset : float
-        The square of the intercept, which is added to every value.
     center : array, shape (d,), or None
-        It is subtracted from all points, which changes no distance, and of "linear" only with a free intercept.  Where
-        distances come from differences it is 0 in the columns in which it would round the points.
-    is_far : bool
-        For "rbf": distances are summed over differences of coordinates, as inner products would cancel.
-    W : array, shape (width, d)
-        For "ntk"; it has no rows in the limit of infinite width, and for other kernels.
+        A point near the others, if these are far from 0.  It is subtracted from all points without rounding, which
+        changes no distance.  It is also that of "linear" with a free intercept.
     function : callable, or None for a named kernel
 
     Examples
@@ -1854,129 +1840,241 @@ class Kernel(NamedTuple):
     """
 
     name: str
-    gamma: float
-    coef0: float
-    degree: int
-    dimension: int
-    offset: float
-    center: Array | None
-    is_far: bool
-    W: Array
-    function: Callable[..., Any] | None
+    gamma: float = 1.0
+    coef0: float = 1.0
+    degree: int = 3
+    center: Array | None = None
+    function: Callable[..., Any] | None = None
 
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """The parameters that this kernel takes, by name; W is None in the limit of infinite width."""
-        names = [name for name in _KERNELS.get(self.name, ()) if name != "sigma2"]
-        values = {name: getattr(self, name) for name in names}
-        if self.is_limit:
-            values["W"] = None
-        return values
-
-    @property
-    def is_limit(self) -> bool:
-        """True for "ntk" in the limit of infinite width."""
-        return self.name == "ntk" and len(self.W) == 0
+    takes = ()
 
     def __repr__(self) -> str:
-        if self.name == "callable":
-            return getattr(self.function, "__qualname__", repr(self.function))
-        given = []
-        for name, value in self.parameters.items():
-            shown = f"{value:.6g}" if isinstance(value, float) else repr(value)
-            if isinstance(value, np.ndarray):
-                shown = "array of shape {} x {}".format(*value.shape)
-            given.append(f"{name}={shown}")
+        names = [name for name in self.takes if name != "sigma2"]
+        given = [f"{name}={getattr(self, name):.6g}" for name in names]
         return f"{self.name}({', '.join(given)})" if given else self.name
-
-    def _unknown(self):
-        return NotImplementedError(f"the kernel {self.name!r} has no formula here")
 
     def prepare(self, X: Any) -> _Prepared:
         """Prepare checked rows X for `block`."""
-        if self.name == "precomputed":
-            return _Prepared(X, np.zeros(len(X)), X[:, :0], X[:, :0])
-        if _is_sparse(X) and (self.is_far or self.center is not None):
-            X = X.toarray()
         if self.center is not None:
-            X = X - self.center
-        hidden = X @ self.W.T
-        gates = (hidden > 0.0).astype(np.float32)
-        hidden *= gates
-        hidden /= math.sqrt(max(1, len(self.W)))
-        return _Prepared(X, _squares(X), hidden, gates)
+            X = (X.toarray() if _is_sparse(X) else X) - self.center
+        return _Prepared(X, _squares(X))
 
-    def block(self, A: _Prepared, B: _Prepared, product: Callable[..., Any] = _product) -> Array:
-        """Return K(a_i, b_j) for prepared points A and B; ``product`` multiplies their rows.
+    def _fill(self, A, B, out):
+        """out_ij <- K(a_i, b_j), in the precision of ``out``."""
+        raise NotImplementedError(f"the kernel {self.name!r} has no formula")
+
+    def diagonal(self, points: _Prepared) -> Array:
+        """Return K(x_i, x_i) for prepared points, training or new ones."""
+        raise NotImplementedError(f"the kernel {self.name!r} has no diagonal")
+
+    def rounding(self, points: _Prepared) -> float:
+        """Bound the error of a value K(x, x') of these points, over sqrt(K(x, x) K(x', x'))."""
+        raise NotImplementedError(f"the kernel {self.name!r} has no bound of its errors")
+
+    def block(self, A: _Prepared, B: _Prepared, memory: Array | None = None) -> Array:
+        """Return K(a_i, b_j) for prepared points A and B: in the precision and the place of ``memory``, if it is given.
 
         If K is precomputed, the b_j are the first len(B) training points.
         """
-        values = self._values(A, B, product)
-        return values + self.offset if self.offset else values
+        shape = A.squares.size, B.squares.size
+        out = np.empty(shape) if memory is None else memory[: math.prod(shape)].reshape(shape)
+        self._fill(A, B, out)
+        return out
 
-    def _values(self, A, B, product):
-        """Return K(a_i, b_j) without an intercept."""
-        if self.name == "precomputed":
-            return A.rows[:, : len(B.rows)]
-        if self.name == "callable":
-            return self._called(A.rows, B.rows)
-        if self.name == "laplacian" or self.is_far:
-            values = np.empty((A.squares.size, B.squares.size))
-            self._decay(A.rows, B.rows, values)
-            return values
-        return self._from_products(A, B, product)
+    def sums(self, weights: Array, X: _Prepared, Xnew: _Prepared) -> Array:
+        """Return sum_i weights_ci K(x_i, x), (k, m), for weights (k, n) and m prepared points x.
 
-    def _from_products(self, A, B, product):
-        """Return K(a_i, b_j) for a kernel that is a function of inner products; ``product`` may reuse its memory."""
-        if self.name == "ntk" and not self.is_limit:
-            shared_gates = product(A.gates, B.gates) / len(self.W)
-            through_gates = shared_gates * product(A.rows, B.rows)
-            return through_gates + product(A.hidden, B.hidden)
-        values = product(A.rows, B.rows)
-        if self.name == "linear":
-            return values
-        if self.name == "poly":
-            values *= self.gamma
-            values += self.coef0
-            base = values.copy()
-            for _ in range(self.degree - 1):
-                values *= base
-            return values
-        if self.name == "rbf":
-            factor, gamma = self._exponents()
-            squares = (gamma * A.squares).astype(values.dtype)
-            column_squares = (gamma * B.squares).astype(values.dtype)
-            points = (values.dtype.type(factor), squares, column_squares, values)
-            _enter_by_size(values.size, _table_of_decays, _table_of_decays_in_parallel, *points)
-            return values
-        if self.is_limit:
-            # The root of ||a||^2 ||b||^2 would be simpler, but this product might overflow or underflow.
-            lengths = np.sqrt(A.squares)[:, None] * np.sqrt(B.squares)
-            cosines = np.divide(values, lengths, out=np.zeros_like(values), where=lengths > 0.0)
-            angles = _angles(A, B, cosines)
-            factors = np.sin(angles) + 2.0 * (np.pi - angles) * np.cos(angles)
-            return lengths * factors / (2.0 * np.pi)
-        raise self._unknown()
-
-    def _exponents(self):
-        """Return (2 gamma, gamma') of exp(2 gamma <a, b> - gamma' ||a||^2 - gamma' ||b||^2), for "rbf".
-
-        The squares are reduced by the rounding of inner products: K is rounded upwards, and it is exactly 1 for two
-        copies of a point.
+        Values are in the precision of the weights, and sums of 1024 of them; these add up in double precision.  The
+        columns of points without weights are not evaluated.  If Xnew is X, and more than half of the points have
+        weights, one half of the symmetric matrix is evaluated instead.
         """
-        rounding = (self.dimension + 8.0) * _EPS  # of an inner product, relative to the lengths
-        return 2.0 * self.gamma, self.gamma * (1.0 - rounding)
+        support = weights.any(axis=0)
+        count = np.count_nonzero(support)
+        is_own = Xnew is X and 2 * count > support.size
+        if count < support.size and not is_own:
+            weights = weights[:, support]
+            X = X.take(support)
+        n = weights.shape[1]
+        m = Xnew.squares.size
+        sums = np.zeros((len(weights), m))
+        # Fresh memory would cost more than the values.
+        memory = np.empty(min(m, _EVALUATED) * min(n, _EVALUATED), weights.dtype)
+        for start in range(0, m, _EVALUATED):
+            rows = slice(start, start + _EVALUATED)
+            points = Xnew.take(rows)
+            of_rows = np.ascontiguousarray(weights[:, rows])
+            last = start + 1 if is_own else n
+            for first in range(0, last, _EVALUATED):
+                columns = slice(first, first + _EVALUATED)
+                of_columns = np.ascontiguousarray(weights[:, columns])
+                values = self.block(points, X.take(columns), memory)
+                work = values.size
+                _enter_by_size(
+                    work, _add_dots, _add_dots_in_parallel, values, of_columns, sums[:, rows]
+                )
+                if is_own and first < start:  # the mirror image
+                    _enter_by_size(
+                        work,
+                        _add_mirrored,
+                        _add_mirrored_in_parallel,
+                        values,
+                        of_rows,
+                        sums[:, columns],
+                    )
+        return sums
 
-    def _decay(self, A, B, out):
-        """out_ij <- exp(-gamma ||a_i - b_j||_1), for "rbf" exp(-gamma ||a_i - b_j||_2^2)."""
-        work = out.size * self.dimension
-        is_squared = self.name == "rbf"
-        _enter_by_size(
-            work, _decay_rows, _decay_rows_in_parallel, self.gamma, A, B, is_squared, out
-        )
+
+class _Linear(Kernel):
+    """<x, x'>, whose error is at most e_d ||x|| ||x'|| for d terms."""
+
+    def _fill(self, A, B, out):
+        _inner_products(A.rows, B.rows, out)
+
+    def diagonal(self, points):
+        return points.squares
+
+    def rounding(self, points):
+        return _sum_error(points.terms() + 16)
+
+
+class _Polynomial(Kernel):
+    """(gamma <x, x'> + coef0)^degree, by that many products less one."""
+
+    takes = ("gamma", "coef0", "degree")
+
+    def _fill(self, A, B, out):
+        _inner_products(A.rows, B.rows, out)
+        out *= self.gamma
+        out += self.coef0
+        base = out.copy()
+        for _ in range(self.degree - 1):
+            out *= base
+
+    def diagonal(self, points):
+        return (self.gamma * points.squares + self.coef0) ** self.degree
+
+    def rounding(self, points):
+        return self.degree * _sum_error(points.terms() + 16) + _sum_error(2 * self.degree + 8)
+
+
+_FEW_COORDINATES = 64  # up to which the distances of a Gaussian kernel are sums of differences
+
+
+class _Gaussian(Kernel):
+    """exp(-gamma ||x - x'||^2).
+
+    Distances of few coordinates come from differences, with a relative error of e_d, which exp reduces.  Others come
+    from inner products, whose error is e_d times the squares of the points.  There ||x||^2 is taken too small by that
+    error: K is rounded upwards, and it is exactly 1 for two copies of a point.
+    """
+
+    takes = ("gamma", "sigma2")
+
+    def prepare(self, X):
+        if _is_sparse(X) and X.shape[1] <= _FEW_COORDINATES:
+            X = X.toarray()
+        return super().prepare(X)
+
+    def _fill(self, A, B, out):
+        if self._has_differences(A) and self._has_differences(B):
+            _fill_with_decays(self.gamma, A.rows, B.rows, True, out)
+            return
+        _inner_products(A.rows, B.rows, out)
+        gamma = self.gamma * (1.0 - (max(A.terms(), B.terms()) + 8.0) * _EPS)
+        a = (gamma * A.squares).astype(out.dtype)
+        b = (gamma * B.squares).astype(out.dtype)
+        factor = out.dtype.type(2.0 * self.gamma)
+        _enter_by_size(out.size, _table_of_decays, _table_of_decays_in_parallel, factor, a, b, out)
+
+    @staticmethod
+    def _has_differences(points):
+        return not _is_sparse(points.rows) and points.rows.shape[1] <= _FEW_COORDINATES
+
+    def diagonal(self, points):
+        return np.ones(points.squares.size)
+
+    def rounding(self, points):
+        d = points.terms()
+        if self._has_differences(points):
+            return _sum_error(d + 16)
+        of_distances = 8.0 * self.gamma * float(points.squares.max()) * _sum_error(d + 16)
+        return 1.02 * of_distances + _sum_error(16)
+
+
+class _Laplacian(Kernel):
+    """exp(-gamma ||x - x'||_1), by differences."""
+
+    takes = ("gamma",)
+
+    def _fill(self, A, B, out):
+        _fill_with_decays(self.gamma, A.rows, B.rows, False, out)
+
+    def diagonal(self, points):
+        return np.ones(points.squares.size)
+
+    def rounding(self, points):
+        return _sum_error(points.terms() + 16)
+
+
+class _TangentLimit(Kernel):
+    """||x|| ||x'|| (sin t + 2 (pi - t) cos t) / (2 pi) for the angle t.
+
+    A cosine has an error of at most e = 2 `_sum_error`(d + 16).  It is scaled up by that, so that two copies of a point
+    have the angle 0.  K / (||x|| ||x'||) changes with the cosine by at most 1 + 1/(2 pi sin t).  So an error of 2 e in
+    the cosine is one of at most 2 e + (4 e)^(1/2) / (2 pi) in K, near 0 and pi.  The lengths and the functions of t add
+    e.
+    """
+
+    def _fill(self, A, B, out):
+        _inner_products(A.rows, B.rows, out)
+        # The root of ||a||^2 ||b||^2 would be simpler, but this product might overflow or underflow.
+        lengths = np.sqrt(A.squares)[:, None] * np.sqrt(B.squares)
+        scaled_up = (1.0 + self._error_of_cosines(A)) * out
+        cosines = np.divide(scaled_up, lengths, out=np.zeros(out.shape), where=lengths > 0.0)
+        cosines = np.clip(cosines, -1.0, 1.0)
+        angles = np.arccos(cosines)
+        factors = np.sin(angles) + 2.0 * (np.pi - angles) * cosines
+        out[:] = lengths * factors / (2.0 * np.pi)
+
+    @staticmethod
+    def _error_of_cosines(points):
+        return 2.0 * _sum_error(points.terms() + 16)
+
+    def diagonal(self, points):
+        return points.squares
+
+    def rounding(self, points):
+        error = self._error_of_cosines(points)
+        return 4.0 * error + 1.01 * math.sqrt(4.0 * error) / (2.0 * math.pi)
+
+
+class _Given(Kernel):
+    """The values K(x, x') themselves, which are rows of points."""
+
+    def prepare(self, X):
+        return _Prepared(X, np.zeros(len(X)))
+
+    def _fill(self, A, B, out):
+        out[:] = A.rows[:, : B.squares.size]
+
+    def diagonal(self, points):
+        return points.rows.diagonal().astype(np.float64)
+
+    def rounding(self, points):
+        return 0.0
+
+
+class _Function(Kernel):
+    """A function of two sets of points.  Its values are taken as they are."""
+
+    def __repr__(self):
+        return getattr(self.function, "__qualname__", repr(self.function))
+
+    def _fill(self, A, B, out):
+        out[:] = self._called(A.rows, B.rows)
 
     def _called(self, A, B):
-        """Return the checked values of the user's function, which gets copies, as it may write to them."""
+        """Return the checked values of the function, which gets copies, as it may write to them."""
         A = np.array(A, dtype=np.float64)
         B = np.array(B, dtype=np.float64)
         values = _array(self.function(A, B), "kernel(A, B)", 2)
@@ -1986,143 +2084,38 @@ class Kernel(NamedTuple):
             )
         return values
 
-    def table(self, points: _Prepared) -> Array:
-        """Return all K(x_i, x_j) of the user's function, without an intercept, as it gives them."""
+    def table(self, points):
+        """Return all K(x_i, x_j), as the function gives them."""
         blocks = (points.rows[rows] for rows in _slices(len(points.rows), len(points.rows)))
         return np.concatenate([self._called(block, points.rows) for block in blocks])
 
-    def diagonal(self, points: _Prepared) -> Array:
-        """Return K(x_i, x_i) for prepared points, training or new ones."""
-        return self._squares_of(points).astype(np.float64) + self.offset
+    def diagonal(self, points):
+        # Only the diagonals of the blocks are used, so the blocks are small.
+        blocks = np.array_split(points.rows, len(points.rows) // 32 + 1)
+        diagonals = [self._called(block, block).diagonal() for block in blocks]
+        return np.concatenate(diagonals).astype(np.float64)
 
-    def _squares_of(self, points):
-        """Return K(x_i, x_i) without an intercept."""
-        squares = points.squares
-        if self.name == "linear":
-            return squares
-        if self.name == "precomputed":
-            return points.rows.diagonal()
-        if self.name == "callable":
-            # Only the diagonals of the blocks are used, so the blocks are small.
-            blocks = np.array_split(points.rows, len(squares) // 32 + 1)
-            return np.concatenate([self._called(block, block).diagonal() for block in blocks])
-        if self.name in ("rbf", "laplacian"):
-            return np.ones(len(squares))
-        if self.name == "poly":
-            return (self.gamma * squares + self.coef0) ** self.degree
-        if self.is_limit:
-            return squares
-        if self.name == "ntk":
-            hidden = np.einsum("ij,ij->i", points.hidden, points.hidden, dtype=np.float64)
-            open_gates = points.gates.sum(axis=1, dtype=np.float64)
-            return hidden + squares * (open_gates / len(self.W))
-        raise self._unknown()
-
-    def rounding(self, largest: float) -> float:
-        """Bound the error of a value K(x, x') over sqrt(K(x, x) K(x', x')), if ||x||^2, ||x'||^2 <= largest.
-
-        An inner product of d terms has an error of at most e_d ||x|| ||x'||.  If distances come from differences, gamma
-        ||x - x'||^2 has a relative error of e_d, and exp reduces it.  In the limit of "ntk" a cosine has an error of at
-        most 2 e_d.  The kernel changes by at most 1 + 1/(2 pi sin t) times that, which is below 2.3 where the angle t
-        comes from its cosine.  Other angles have an error of at most 1.3 e_d, and the kernel changes by 0.3 times that.
-        ||x|| ||x'|| adds e_d, and the functions of t at most 40 unit.
-
-        The values of a function are taken as they are.
-        """
-        error = _sum_error(self.dimension + len(self.W) + 16)
-        if self.name in ("linear", "laplacian") or self.is_far:
-            return error
-        if self.name == "poly":
-            return self.degree * error + _sum_error(2 * self.degree + 8)
-        if self.name == "rbf":
-            return _distance_error(self.gamma, self.dimension, largest) + _sum_error(16)
-        if self.is_limit:
-            return 8.0 * error
-        if self.name == "ntk":
-            return error
-        if self.name == "callable":
-            return 0.0
-        raise self._unknown()
-
-    def sums(self, weights: Array, X: _Prepared, Xnew: _Prepared) -> Array:
-        """Return sum_i weights_ci K(x_i, x), (k, m), for weights (k, n) and m prepared points x; not normalised.
-
-        Values that come from inner products are in the precision of the weights, others in double precision, and all
-        sums end in double precision.  The rows of points without weights are not evaluated.  If Xnew is X, and more
-        than half of the points have weights, one half of the symmetric matrix is evaluated instead.
-        """
-        n = weights.shape[1]
-        support = weights.any(axis=0)
-        count = np.count_nonzero(support)
-        is_own = Xnew is X and 2 * count > n
-        if count == 0 or Xnew.squares.size == 0:
-            return np.zeros((len(weights), Xnew.squares.size))
-        if count < n and not is_own and self.name != "precomputed":
-            weights = weights[:, support]
-            X = X.take(support)
-        if self._has_lines(X, Xnew):
-            return self._sums_by_lines(weights, X, Xnew, is_own)
-        return self._sums_by_tiles(weights, X, Xnew, is_own)
-
-    def _has_lines(self, X, Xnew):
-        """Return True for a Gaussian kernel of points with few coordinates, which is evaluated in registers."""
-        if self.name != "rbf" or self.is_far or Xnew.squares.size < _FEW_LINES:
-            return False
-        is_dense = not any(_is_sparse(A.rows) or _is_mapped(A.rows) for A in (X, Xnew))
-        return is_dense and self.dimension <= _FEW_COORDINATES
-
-    def _sums_by_lines(self, weights, X, Xnew, is_own):
-        """Evaluate the kernel line by line, without memory for its values."""
-        dtype = weights.dtype
-        factor, gamma = self._exponents()
-        columns = np.ascontiguousarray(X.rows.T, dtype)
-        rows = Xnew.rows.astype(dtype) * dtype.type(factor)
-        zeros = -rows.shape[1] % 4  # coordinates are read by fours
-        columns = np.pad(columns, ((0, zeros), (0, 0)))
-        rows = np.pad(rows, ((0, 0), (0, zeros)))
-        squares = (gamma * Xnew.squares).astype(dtype)
-        column_squares = (gamma * X.squares).astype(dtype)
-        n = len(rows)
-        chunk = max(_EVALUATED, -(-n // _CHUNKS))
-        images = -(-n // chunk) if is_own else 1
-        sums = np.zeros((len(weights), n))
-        mirrored = np.zeros((images, len(weights), columns.shape[1]))
-        points = (rows, columns, squares, column_squares, np.ascontiguousarray(weights))
-        work = n * columns.shape[1]
-        _enter_by_size(work, _lines, _lines_in_parallel, *points, is_own, chunk, sums, mirrored)
-        if is_own:
-            sums += mirrored.sum(axis=0)
-        return sums + self.offset * weights.sum(axis=1, dtype=np.float64)[:, None]
-
-    def _sums_by_tiles(self, weights, X, Xnew, is_own):
-        """Evaluate the kernel in tiles, each in the same memory: fresh memory would cost more than they do."""
-        k, n = weights.shape
-        m = Xnew.squares.size
-        sums = np.zeros((k, m))
-        height = min(m, _EVALUATED)
-        width = n if self.name == "precomputed" else min(n, _EVALUATED)
-        product = _tile_product(height * width, weights.dtype)
-        for start in range(0, m, height):
-            rows = slice(start, start + height)
-            line = Xnew.take(rows)
-            last = start + 1 if is_own else n
-            for first in range(0, last, width):
-                columns = slice(first, first + width)
-                values = self.block(line, X.take(columns), product)
-                sums[:, rows] += weights[:, columns] @ values.T
-                if is_own and first < start:
-                    sums[:, columns] += weights[:, rows] @ values
-        return sums
+    def rounding(self, points):
+        return 0.0
 
 
-def _kernel(kernel, X, params, intercept=0.0, weights=1.0, is_moved=False):
-    """Return the `Kernel` of a name or callable with its parameters; training points X determine gamma and the centre.
+_KERNELS = {
+    "linear": _Linear,
+    "poly": _Polynomial,
+    "rbf": _Gaussian,
+    "laplacian": _Laplacian,
+    "ntk": _TangentLimit,
+    "precomputed": _Given,
+}
+_LINEAR = _Linear("linear")
+_GIVEN = _Given("precomputed")
 
-    ``weights`` are those of the points in gamma="scale".  ``is_moved`` allows "linear" to choose another origin, which
-    changes the values of K.
+
+def _kernel(kernel, X, params, is_moved=False):
+    """Return the `Kernel` of a name or callable with its parameters; training points X determine gamma and the center.
+
+    ``is_moved`` allows "linear" to choose another origin, which changes the values of K.
     """
-    # 1. Which kernel it is, and which parameters it takes
-    name = "callable" if callable(kernel) else _choice(kernel, "kernel", tuple(_KERNELS))
     accepted = _accepted(kernel)
     unknown = sorted(set(params) - set(accepted))
     if unknown:
@@ -2130,36 +2123,16 @@ def _kernel(kernel, X, params, intercept=0.0, weights=1.0, is_moved=False):
         raise TypeError(
             f"kernel {kernel!r} takes {takes}; got {', '.join(unknown)}{_meant(unknown)}"
         )
-    if name == "precomputed" and X.shape[0] != X.shape[1]:
+    if callable(kernel):
+        return _Function("callable", function=kernel)
+    if kernel == "precomputed" and X.shape[0] != X.shape[1]:
         raise ValueError(
             f'kernel="precomputed" takes the square matrix of the training points; got shape {X.shape}'
         )
-    # 2. Its parameters
-    W = np.empty((0, X.shape[1]))
-    if params.get("W") is not None:
-        W = np.array(_array(params["W"], "W", 2, _POINTS), dtype=np.float64)
-        if W.shape[1] != X.shape[1]:
-            raise ValueError(
-                f"W must have a row for each hidden unit, of {X.shape[1]} columns; got shape {W.shape}"
-            )
-    gamma = _gamma_of(params, X, weights) if "gamma" in accepted else 1.0
+    gamma = _gamma_of(params, X) if "gamma" in accepted else 1.0
     coef0 = _number(params.get("coef0", 1.0), "coef0", closed=True)
     degree = _count(params.get("degree", 3), "degree", 1)
-    offset = _constant(intercept) ** 2
-    # 3. How to compute inner products and distances
-    dimension = int(np.diff(X.indptr).max()) if _is_sparse(X) else X.shape[1]
-    center = _center(name, X, is_moved)
-    is_far = False
-    if name == "rbf":
-        largest = _largest_square(X, center)
-        is_far = _distance_error(gamma, dimension, largest) > _FAR
-        if is_far and center is not None:
-            center = _origin(X)  # as for "laplacian"
-    function = kernel if callable(kernel) else None
-    return Kernel(name, gamma, coef0, degree, dimension, offset, center, is_far, W, function)
-
-
-_LINEAR = Kernel("linear", 1.0, 1.0, 3, 0, 0.0, None, False, np.empty((0, 0)), None)
+    return _KERNELS[kernel](kernel, gamma, coef0, degree, _center(kernel, X, is_moved))
 
 
 def _meant(unknown):
@@ -2167,6 +2140,8 @@ def _meant(unknown):
     for name in unknown:
         if name == "C":
             return "; a G with slacks has ridge=1/(2*C), and C is an option of MaxMarginClassifier"
+        if name == "W":
+            return '; the kernel of a network of finite width is a function, in figures/MANUAL.md under "A kernel"'
         if name in ("kernel", "normalize", "intercept", "ridge"):
             return f"; {name} belongs to G: give it to gram, features or lazy_gram"
     return ""
@@ -2176,24 +2151,20 @@ def _accepted(kernel):
     """Return the names of the parameters of a kernel."""
     if callable(kernel):
         return ()
-    return _KERNELS[_choice(kernel, "kernel", tuple(_KERNELS))]
+    return _KERNELS[_choice(kernel, "kernel", tuple(_KERNELS))].takes
 
 
 def _center(name, X, is_moved):
     """Return the point that is subtracted from all points to lose fewer digits, or None to leave them in place."""
-    if name == "linear" and is_moved:
-        origin = _origin(X)
-        if origin.any():
-            _refuse_moving(X, 'intercept="free" subtracts a point near the others')
-        return None if (_is_sparse(X) or _is_mapped(X)) and not origin.any() else origin
-    if _is_mapped(X) or _is_sparse(X):
+    is_linear = name == "linear" and is_moved
+    reads_distances = name in ("rbf", "laplacian") and not (_is_sparse(X) or _is_mapped(X))
+    if not (is_linear or reads_distances):
         return None
-    if name == "laplacian":
-        return _origin(X)  # from which differences are exact, as from 0
-    if name == "rbf":
-        origin = _origin(X)
-        return np.where(origin == 0.0, X.mean(axis=0, dtype=np.float64), origin)
-    return None
+    origin = _origin(X)
+    if not origin.any():
+        return None
+    _refuse_moving(X, 'intercept="free" subtracts a point near the others')
+    return origin
 
 
 def _refuse_moving(X, why):
@@ -2202,19 +2173,6 @@ def _refuse_moving(X, why):
         raise ValueError(
             f"X lies in a mapped file, and {why}: load it, X = np.array(X), or write the file anew with that done"
         )
-
-
-_FAR = 1e-10  # the largest error of a value of "rbf" for which distances come from inner products
-
-
-def _distance_error(gamma, d, largest):
-    """Bound the error of gamma ||x - x'||^2 from inner products of d terms, if ||x||^2, ||x'||^2 <= largest."""
-    return 8.0 * gamma * largest * (d + 16.0) * 0.51 * _EPS
-
-
-def _largest_square(X, center):
-    """Return max_i ||x_i - center||^2; a center of None is 0."""
-    return float(_squares(X if center is None else X - center).max())
 
 
 def _is_free(intercept):
@@ -2244,7 +2202,7 @@ def _constant_feature(constant, name):
     return constant
 
 
-def _gamma_of(params, X, weights):
+def _gamma_of(params, X):
     """Return gamma: a number, 1/(2 sigma2), 1/d for "auto", 1/(d Var X) for "scale", or 1/d if all of X is equal."""
     if "sigma2" in params:
         if "gamma" in params:
@@ -2257,202 +2215,169 @@ def _gamma_of(params, X, weights):
     d = X.shape[1]
     if _choice(gamma, "gamma", ("scale", "auto")) == "auto":
         return 1.0 / d
-    spread = d * _variance(X, np.broadcast_to(weights, X.shape[0]))
+    spread = d * _variance(X)
     return 1.0 / spread if spread > 0.0 else 1.0 / d
 
 
-def _variance(X, weights):
-    """Return the variance of the entries of X, zeros included, whose rows have weights, (n,)."""
-    total = weights.sum()
-    if _is_sparse(X):
-        row_means = np.asarray(X.mean(axis=1, dtype=np.float64)).ravel()
-        mean = weights @ row_means / total
-        # The sum of (x_ij - mean)^2 over each row: of its entries, and of its zeros
-        moved = X.astype(np.float64)
-        moved.data -= mean
-        n_zeros = X.shape[1] - np.diff(X.indptr)
-        deviations = _squares(moved) + n_zeros * mean**2
-        return float(weights @ deviations / (total * X.shape[1]))
-    row_means = X.mean(axis=1, dtype=np.float64)
-    mean = weights @ row_means / total
-    deviations = np.empty(len(X))
-    for rows in _slices(*X.shape):
-        deviations[rows] = ((X[rows] - mean) ** 2).mean(axis=1)
-    return float(weights @ deviations / total)
+def _variance(X):
+    """Return the variance of the entries of X, zeros included."""
+    if not _is_sparse(X):
+        return float(X.var(dtype=np.float64))
+    size = X.shape[0] * X.shape[1]
+    values = X.data.astype(np.float64)
+    mean = values.sum() / size
+    return float((((values - mean) ** 2).sum() + (size - values.size) * mean**2) / size)
 
 
-@njit(cache=_CACHE, fastmath=_FAST)
-def _absolute_distance(a, b):
-    """Return ||a - b||_1.  It is compiled by itself, as the order of the sum would depend on the code around it."""
-    total = 0.0
-    for k in range(a.size):
-        total += abs(np.float64(a[k]) - b[k])
-    return total
+def _exponential(real, integer, digits, lowest, degree, high, low):
+    """Compile row_j <- exp(min(0, row_j)) for a precision.
 
+    For x = k ln 2 + r with |r| <= ln(2) / 2 it is 2^k times the Taylor polynomial of exp r.  ln 2 is taken in two
+    parts, of which k times the first is exact, so that r has all its digits.  Arguments below ``lowest`` count as that.
+    This compiles to vector instructions, and the loop over the terms is unrolled.
 
-@njit(cache=_CACHE, fastmath=_FAST)
-def _squared_distance(a, b):
-    """Return ||a - b||_2^2.  It is compiled by itself, as `_absolute_distance` is."""
-    total = 0.0
-    for k in range(a.size):
-        difference = np.float64(a[k]) - b[k]
-        total += difference * difference
-    return total
-
-
-_OBLIQUE = 1.0 - 2.0**-7  # the largest cosine from which an angle is computed
-
-
-def _angles(A, B, cosines):
-    """Return the angles between prepared points, from 0 to pi, each with an error of a few units of pi.
-
-    Near 0 and pi the arc cosine would lose half of the digits.  There the angle comes from the distance of the points,
-    or of one and the mirror image of the other, when both have the length 1 (W. Kahan, How Futile are Mindless
-    Assessments of Roundoff, 2006, section 12).  So two copies of a point have the angle 0.
+    real, integer : types of one size
+    digits : bits of a mantissa
+    degree : of the polynomial
+    high, low : the parts of ln 2
     """
-    angles = np.arccos(np.clip(cosines, -1.0, 1.0))
-    parallel = np.abs(cosines) > _OBLIQUE
-    count = np.count_nonzero(parallel)
-    if count:
-        work = count * A.rows.shape[1] + cosines.size
-        lengths = np.sqrt(A.squares), np.sqrt(B.squares)
-        points = A.rows, lengths[0], B.rows, lengths[1]
-        _enter_by_size(work, _narrow_rows, _narrow_rows_in_parallel, *points, cosines, angles)
-    return angles
+    terms = tuple(real(1.0 / math.factorial(k)) for k in range(degree - 1, -1, -1))
+    first = real(1.0 / math.factorial(degree))
+    per_ln2 = real(1.0 / math.log(2.0))
+    high = real(high)
+    low = real(low)
+    lowest = real(lowest)
+    zero = real(0.0)
+    half = real(0.5)
+    bias = (1 << (np.dtype(real).itemsize * 8 - 2 - digits)) - 1
+
+    @njit(cache=_CACHE, fastmath={"contract"})
+    def decays(row):
+        for j in range(row.size):
+            x = max(min(row[j], zero), lowest)
+            k = np.floor(per_ln2 * x + half)
+            r = (x - k * high) - k * low
+            value = first
+            for term in terms:
+                value = value * r + term
+            power = integer((integer(np.int32(k)) + bias) << digits).view(real)
+            row[j] = value * power
+
+    return decays
 
 
-@njit(cache=_CACHE, fastmath=_FAST)
-def _narrow_angle(a, a_length, b, b_length):
-    """Return the angle between a and b from || a / a_length - b / b_length ||_2, for the lengths of a and b."""
-    total = 0.0
-    for k in range(a.size):
-        difference = np.float64(a[k]) / a_length - np.float64(b[k]) / b_length
-        total += difference * difference
-    # Lengths that underflow may be too small.
-    return 2.0 * math.asin(min(0.5 * math.sqrt(total), 1.0))
+# The polynomials err by 6e-9 and 5e-18, the values by about 1e-7 and at most 2^-52 of themselves.
+_single_decays = _exponential(
+    np.float32, np.int32, 23, -87.0, 7, 355.0 / 512.0, math.log(2.0) - 355.0 / 512.0
+)
+_double_decays = _exponential(
+    np.float64, np.int64, 52, -708.0, 13, 45426.0 / 65536.0, 1.42860682030941723e-06
+)
 
 
 @njit(cache=_CACHE)
-def _narrow_row(a, a_length, B, B_lengths, cosines, angles):
-    for j in range(len(B)):
-        if cosines[j] > _OBLIQUE:
-            angles[j] = _narrow_angle(a, a_length, B[j], B_lengths[j])
-        elif cosines[j] < -_OBLIQUE:
-            angles[j] = math.pi - _narrow_angle(a, a_length, B[j], -B_lengths[j])
-
-
-def _narrow_rows(A, A_lengths, B, B_lengths, cosines, angles):
-    for i in prange(len(A)):
-        _narrow_row(A[i], A_lengths[i], B, B_lengths, cosines[i], angles[i])
-
-
-_narrow_rows, _narrow_rows_in_parallel = _twins(_narrow_rows)
-
-
-@njit(cache=_CACHE, fastmath=_FAST)
-def _decay_row(gamma, a, B, is_squared, out):
-    for j in range(len(B)):
-        distance = _squared_distance(a, B[j]) if is_squared else _absolute_distance(a, B[j])
-        out[j] = math.exp(-gamma * distance)
-
-
-def _decay_rows(gamma, A, B, is_squared, out):
-    for i in prange(len(A)):
-        _decay_row(gamma, A[i], B, is_squared, out[i])
-
-
-_decay_rows, _decay_rows_in_parallel = _twins(_decay_rows)
-
-
-@njit(cache=_CACHE, fastmath={"contract"})
-def _single_decays(row, a, b):
-    """row_j <- exp(min(0, row_j - a - b_j)) in single precision, with a relative error of about 1e-7.
-
-    For x = k ln 2 + r with |r| <= ln(2) / 2 it is 2^k times the Taylor polynomial of exp r of degree 7, which errs by
-    6e-9.  ln 2 is taken in two parts, 355/512 and the rest, so that r has all its digits.  Written out, this compiles
-    to vector instructions.
-    """
-    for j in range(row.size):
-        x = max(min(row[j] - a - b[j], np.float32(0.0)), np.float32(-87.0))
-        k = np.floor(np.float32(1.0 / math.log(2.0)) * x + np.float32(0.5))
-        r = x - k * np.float32(355.0 / 512.0) + k * np.float32(355.0 / 512.0 - math.log(2.0))
-        value = np.float32(1.0 / 5040.0)
-        value = value * r + np.float32(1.0 / 720.0)
-        value = value * r + np.float32(1.0 / 120.0)
-        value = value * r + np.float32(1.0 / 24.0)
-        value = value * r + np.float32(1.0 / 6.0)
-        value = value * r + np.float32(0.5)
-        value = value * r + np.float32(1.0)
-        value = value * r + np.float32(1.0)
-        power = np.int32((np.int32(k) + 127) << 23).view(np.float32)
-        row[j] = value * power
-
-
-_LN2_HIGH = 45426.0 / 65536.0  # ln 2 in two parts, of which k times the first is exact
-_LN2_LOW = 1.42860682030941723e-06
-
-
-@njit(cache=_CACHE, fastmath={"contract"})
-def _double_decays(row, a, b):
-    """row_j <- exp(min(0, row_j - a - b_j)), with a relative error of at most 2^-52, or 1e-307 where that is less.
-
-    It is computed as in `_single_decays`, with a polynomial of degree 13, which errs by 5e-18.
-    """
-    for j in range(row.size):
-        x = max(min(row[j] - a - b[j], 0.0), -708.0)
-        k = np.floor((1.0 / math.log(2.0)) * x + 0.5)
-        r = (x - k * _LN2_HIGH) - k * _LN2_LOW
-        value = 1.0 / 6227020800.0
-        value = value * r + 1.0 / 479001600.0
-        value = value * r + 1.0 / 39916800.0
-        value = value * r + 1.0 / 3628800.0
-        value = value * r + 1.0 / 362880.0
-        value = value * r + 1.0 / 40320.0
-        value = value * r + 1.0 / 5040.0
-        value = value * r + 1.0 / 720.0
-        value = value * r + 1.0 / 120.0
-        value = value * r + 1.0 / 24.0
-        value = value * r + 1.0 / 6.0
-        value = value * r + 0.5
-        value = value * r + 1.0
-        value = value * r + 1.0
-        power = np.int64((np.int64(np.int32(k)) + 1023) << 52).view(np.float64)
-        row[j] = value * power
-
-
-@njit(cache=_CACHE)
-def _decays(row, a, b):
+def _decays(row):
     if row.itemsize == 4:
-        _single_decays(row, a, b)
+        _single_decays(row)
     else:
-        _double_decays(row, a, b)
+        _double_decays(row)
+
+
+@njit(cache=_CACHE, fastmath=_FAST)
+def _exponents(row, factor, a, b):
+    for j in range(row.size):
+        row[j] = factor * row[j] - a - b[j]
 
 
 def _table_of_decays(factor, a, b, values):
     """values_ij <- exp(min(0, factor values_ij - a_i - b_j))."""
     for i in prange(len(values)):
         row = values[i]
-        row *= factor
-        _decays(row, a[i], b)
+        _exponents(row, factor, a[i], b)
+        _decays(row)
 
 
 _table_of_decays, _table_of_decays_in_parallel = _twins(_table_of_decays)
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
-def _add_multiple(out, x, row):
-    for j in range(out.size):
-        out[j] += x * row[j]
-
-
-@njit(cache=_CACHE, fastmath=_FAST)
-def _add_four_multiples(out, x, p, q, r, s):
+def _add_squared_differences(out, x, p, q, r, s):
     a = x[0]
     b = x[1]
     c = x[2]
     d = x[3]
     for j in range(out.size):
-        out[j] += (a * p[j] + b * q[j]) + (c * r[j] + d * s[j])
+        from_p = a - p[j]
+        from_q = b - q[j]
+        from_r = c - r[j]
+        from_s = d - s[j]
+        out[j] += (from_p * from_p + from_q * from_q) + (from_r * from_r + from_s * from_s)
+
+
+@njit(cache=_CACHE, fastmath=_FAST)
+def _add_absolute_differences(out, x, p, q, r, s):
+    a = x[0]
+    b = x[1]
+    c = x[2]
+    d = x[3]
+    for j in range(out.size):
+        out[j] += (abs(a - p[j]) + abs(b - q[j])) + (abs(c - r[j]) + abs(d - s[j]))
+
+
+_LINE = 512  # values of a line, and
+_LINES = 16  # lines, that a thread evaluates together: the columns that they come from stay in a near cache
+
+
+@njit(cache=_CACHE, fastmath=_FAST)
+def _decay_line(gamma, x, columns, first, last, is_squared, out):
+    """out_j <- exp(-gamma distance) of x from the points first, ..., last - 1."""
+    out[:] = 0.0
+    for k in range(0, x.size, 4):
+        p = columns[k, first:last]
+        q = columns[k + 1, first:last]
+        r = columns[k + 2, first:last]
+        s = columns[k + 3, first:last]
+        if is_squared:
+            _add_squared_differences(out, x[k : k + 4], p, q, r, s)
+        else:
+            _add_absolute_differences(out, x[k : k + 4], p, q, r, s)
+    for j in range(out.size):
+        out[j] *= -gamma
+    _decays(out)
+
+
+def _lines_of_decays(gamma, rows, columns, is_squared, out):
+    """out_ij <- exp(-gamma distance) of row i from the point in column j; d is a multiple of 4."""
+    m, n = out.shape
+    stretches = -(-n // _LINE)
+    for number in prange(-(-m // _LINES) * stretches):
+        start = (number // stretches) * _LINES
+        first = (number % stretches) * _LINE
+        last = min(first + _LINE, n)
+        for i in range(start, min(start + _LINES, m)):
+            _decay_line(gamma, rows[i], columns, first, last, is_squared, out[i, first:last])
+
+
+_lines_of_decays, _lines_of_decays_in_parallel = _twins(_lines_of_decays)
+
+
+def _fill_with_decays(gamma, A, B, is_squared, out):
+    """out_ij <- exp(-gamma ||a_i - b_j||_1), or exp(-gamma ||a_i - b_j||_2^2), in the precision of ``out``."""
+    d = A.shape[1]
+    width = d + (-d % 4)  # coordinates are read by fours
+    rows = np.zeros((len(A), width), out.dtype)
+    rows[:, :d] = A
+    columns = np.zeros((width, len(B)), out.dtype)
+    columns[:d] = B.T
+    work = out.size * width
+    points = (out.dtype.type(gamma), rows, columns, is_squared, out)
+    _enter_by_size(work, _lines_of_decays, _lines_of_decays_in_parallel, *points)
+
+
+@njit(cache=_CACHE, fastmath=_FAST)
+def _add_multiple(out, x, row):
+    for j in range(out.size):
+        out[j] += x * row[j]
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
@@ -2464,71 +2389,31 @@ def _line_dot(a, b):
     return total
 
 
-_EVALUATED = 1024  # rows and columns of a kernel matrix that a product evaluates at a time
-_LINE = 512  # values that are held at a time: with the columns that they come from they stay in the nearest cache
-_CHUNKS = 64  # chunks of lines at most, which threads share: mirror images are kept for each
-_FEW_COORDINATES = 64  # up to which a Gaussian kernel is summed line by line, without BLAS
-_FEW_LINES = 16  # below which it does not pay to write down the columns
+def _add_dots(values, weights, sums):
+    """sums_ci += sum_j weights_cj values_ij."""
+    for i in prange(len(values)):
+        for c in range(len(weights)):
+            sums[c, i] += _line_dot(values[i], weights[c])
 
 
-@register_jitable(fastmath=_FAST)
-def _chunk_of_lines(rows, columns, a, b, weights, is_own, chunk, number, sums, images):
-    """Add to ``sums`` the products of the weights with the lines of one chunk, ``chunk`` rows from its number on.
-
-    The line of row i has the values exp(rows_i columns_j - a_i - b_j) for all j.  If rows are the columns (``is_own``),
-    values right of the diagonal are left out.  Those left of it stand for their mirror images, too: times the weight of
-    row i they are added to entry j of the ``images`` of this chunk, as threads must not write to one place.
-
-    In single precision few numbers are added up before double precision takes their sum: `_LINE` columns of a line, and
-    the rows of a chunk for a mirror image.
-    """
-    start = number * chunk
-    stop = min(start + chunk, len(rows))
-    image = images[number if is_own else 0]
-    line = np.empty(_LINE, rows.dtype)
-    below = np.empty((len(weights), _LINE), rows.dtype)
-    last = stop if is_own else columns.shape[1]
-    for first in range(0, last, _LINE):
-        size = min(_LINE, last - first)
-        below[:] = 0.0
-        for i in range(start, stop):
-            width = min(size, i + 1 - first) if is_own else size
-            if width <= 0:
-                continue
-            values = line[:width]
-            values[:] = 0.0
-            for k in range(0, rows.shape[1], 4):
-                _add_four_multiples(
-                    values,
-                    rows[i, k : k + 4],
-                    columns[k, first : first + width],
-                    columns[k + 1, first : first + width],
-                    columns[k + 2, first : first + width],
-                    columns[k + 3, first : first + width],
-                )
-            _decays(values, a[i], b[first : first + width])
-            for c in range(len(weights)):
-                sums[c, i] += _line_dot(values, weights[c, first : first + width])
-            if is_own:
-                if first + width == i + 1:
-                    width -= 1  # the diagonal is no mirror image
-                for c in range(len(weights)):
-                    _add_multiple(below[c, :width], weights[c, i], values)
-        if is_own:
-            for c in range(len(weights)):
-                for j in range(size):
-                    image[c, first + j] += below[c, j]
+_add_dots, _add_dots_in_parallel = _twins(_add_dots)
 
 
-def _lines(rows, columns, a, b, weights, is_own, chunk, sums, images):
-    chunks = -(-len(rows) // chunk)
-    for k in prange(chunks):
-        # Long lines and short ones take turns.
-        number = np.int64(k // 2 if k % 2 == 0 else chunks - 1 - k // 2)
-        _chunk_of_lines(rows, columns, a, b, weights, is_own, chunk, number, sums, images)
+def _add_mirrored(values, weights, sums):
+    """sums_cj += sum_i weights_ci values_ij."""
+    m, n = values.shape
+    for number in prange(-(-n // _LINE)):
+        first = number * _LINE
+        last = min(first + _LINE, n)
+        for c in range(len(weights)):
+            total = np.zeros(last - first, values.dtype)
+            for i in range(m):
+                _add_multiple(total, weights[c, i], values[i, first:last])
+            for j in range(total.size):
+                sums[c, first + j] += total[j]
 
 
-_lines, _lines_in_parallel = _twins(_lines, fastmath=_FAST)
+_add_mirrored, _add_mirrored_in_parallel = _twins(_add_mirrored)
 
 
 _TILE = 128  # rows and columns of a matrix that are mirrored, or compared with their mirror images, at a time
@@ -2619,8 +2504,9 @@ def kernel_matrix(
     B = _points_of(B, "B", kernel)
     if A.shape[1] != B.shape[1]:
         raise ValueError(f"A has {A.shape[1]} columns and B has {B.shape[1]}; they must agree")
-    kernel = _kernel(kernel, A, params, intercept)
-    return kernel.block(kernel.prepare(B), kernel.prepare(A)).T.copy()
+    kernel = _kernel(kernel, A, params)
+    values = kernel.block(kernel.prepare(B), kernel.prepare(A)).T
+    return values + _constant(intercept) ** 2
 
 
 # Scores of new points
@@ -2645,6 +2531,7 @@ class _KernelScores(NamedTuple):
     coefficients : array, shape (j, k)
     normalize, common : the option, and under "max" the factor 1 / max_i K(x_i, x_i)^(1/2) of all points
     d : int, columns of new points
+    offset : float, what is added to all K(x, x'): the square of a constant feature
     """
 
     kernel: Kernel
@@ -2654,6 +2541,7 @@ class _KernelScores(NamedTuple):
     normalize: str | None
     common: float
     d: int
+    offset: float
 
     def __call__(self, X):
         """Return the scores of new points, (m, j)."""
@@ -2663,12 +2551,14 @@ class _KernelScores(NamedTuple):
                 raise ValueError(
                     'normalize="unit" needs K(x, x) of new points, which a precomputed kernel does not tell'
                 )
-            sums = (X[:, self.places] + self.kernel.offset) @ self.coefficients.T
+            sums = (X[:, self.places] + self.offset) @ self.coefficients.T
             return self.common * sums
         new = self.kernel.prepare(X)
         scores = self.kernel.sums(self.coefficients, self.points, new).T
+        scores += self.offset * self.coefficients.sum(axis=1)
         if self.normalize == "unit":
-            scores *= _normalizers(self.kernel.diagonal(new), "unit", "Xnew")[:, None]
+            diagonal = self.kernel.diagonal(new) + self.offset
+            scores *= _normalizers(diagonal, "unit", "Xnew")[:, None]
         return self.common * scores
 
 
@@ -4354,10 +4244,9 @@ class LazyGram(Gram):
         normalize: str | None,
         intercept: float,
     ) -> None:
-        diagonal = kernel.diagonal(points)
+        diagonal = kernel.diagonal(points) + intercept**2
         normalizer = _normalizers(diagonal, normalize)
-        self.n = len(normalizer)
-        self.d = kernel.W.shape[1]
+        self.n, self.d = points.rows.shape
         self.kernel = kernel
         self.normalize = normalize
         self.intercept = intercept
@@ -4382,8 +4271,7 @@ class LazyGram(Gram):
         return self.entries
 
     def _rounding(self):
-        error = self.kernel.rounding(self.points.squares.max())
-        return Rounding.of_entries(self.n, 1.01 * error)
+        return Rounding.of_entries(self.n, 1.01 * self.kernel.rounding(self.points))
 
     def _relative_lengths(self):
         return _lengths_of(self.entries)
@@ -4391,52 +4279,28 @@ class LazyGram(Gram):
     def _product(self, v):
         return self._products(v[None])[0]
 
+    def _values(self, A, B):
+        """Return K(a_i, b_j) + c^2 for prepared points, with the constant feature c."""
+        values = self.kernel.block(A, B)
+        if self._offset:
+            values += self._offset
+        return values
+
+    def _sums(self, weights, X, Xnew):
+        """Return sum_i weights_ci (K(x_i, x) + c^2) for prepared points, as `Kernel.sums`."""
+        sums = self.kernel.sums(weights, X, Xnew)
+        return sums + self._offset * weights.sum(axis=1, dtype=np.float64)[:, None]
+
+    @property
+    def _offset(self):
+        return _constant(self.intercept) ** 2
+
     def _add_column(self, i, c, m):
-        point = self.points.take(slice(i, i + 1))
-        column = self.kernel.block(self.points, point, _column_product)[:, 0]
+        column = self._values(self.points.take(slice(i, i + 1)), self.points)[0]
         _combine(1.0, m, c * self.c[i], column * self.c)
 
     def _products(self, W):
-        """Evaluate the columns that have a weight, or one half of the symmetric G, or go through the gates of "ntk".
-
-        What takes the fewest multiplications is chosen.
-        """
-        n = self.n
-        d = self.kernel.dimension
-        width = len(self.kernel.W)
-        support = np.count_nonzero(W.any(axis=0))
-        values = n * min(support, 0.5 * n)  # of the kernel, evaluated in the first two ways
-        through_gates = 2 * len(W) * n * width * d
-        scaled = W * self.c
-        if width > 0 and through_gates < values * (d + 2 * width):
-            M = self._through_gates(scaled)
-        else:
-            M = self.kernel.sums(scaled, self.points, self.points)
-        return M * self.c
-
-    def _through_gates(self, W):
-        """Return W K for "ntk".
-
-        K is the inner product of the hidden layers, plus, for every gate, the inner product of the points for which it
-        is open, divided by the width.
-        """
-        points = self.points
-        width = len(self.kernel.W)
-        M = np.zeros(W.shape)
-        for w, m in zip(W, M, strict=True):
-            sums = np.zeros((width, points.rows.shape[1]))
-            of_hidden = np.zeros(width)
-            for rows in _slices(w.size, width):
-                sums += (points.gates[rows] * w[rows, None]).T @ points.rows[rows]
-                of_hidden += w[rows] @ points.hidden[rows]
-            for rows in _slices(w.size, width):
-                through = points.gates[rows] @ sums
-                m[rows] += (
-                    np.einsum("ij,ij->i", through, points.rows[rows]) / width
-                    + points.hidden[rows] @ of_hidden
-                )
-            m += self.kernel.offset * w.sum()
-        return M
+        return self._sums(W * self.c, self.points, self.points) * self.c
 
     def _restrict(self, index):
         points = self.points.take(index)
@@ -4448,7 +4312,7 @@ class LazyGram(Gram):
         n = self.n
         out = _empty_matrix(n)
         for rows in _slices(n, n):
-            values = self.kernel.block(self.points.take(rows), self.points.take(slice(rows.stop)))
+            values = self._values(self.points.take(rows), self.points.take(slice(rows.stop)))
             target = out[rows, : rows.stop]
             np.multiply(values, self.c[rows, None], out=target)
             target *= self.c[: rows.stop]
@@ -4486,22 +4350,12 @@ class LazyGram(Gram):
             self.normalize,
             self._common,
             self.d,
+            self._offset,
         )
 
     def _block(self, rows, columns):
-        block = self.kernel.block(self.points.take(rows), self.points.take(columns))
+        block = self._values(self.points.take(rows), self.points.take(columns))
         return block * self.c[columns] * self.c[rows, None]
-
-
-def _column_product(A, b):
-    """Return A b' for a single row b, in float64; a dense A is not copied."""
-    if _is_sparse(A):
-        return _product(A, b)
-    A = np.asarray(A)
-    out = np.empty((len(A), 1))
-    rows = _Rows(_frozen(A), _frozen(np.ones(len(A))), _frozen(np.zeros(len(A))))
-    _enter(_margins, rows, b[0].astype(np.float64), out[:, 0])
-    return out
 
 
 def _empty_matrix(n):
@@ -4522,16 +4376,15 @@ def _empty_matrix(n):
         ) from None
 
 
-def _kernel_gram(X, signs, kernel, normalize, intercept, params):
-    """Return G of checked points and signs as a `LazyGram`, without a free intercept, whose origin it may have."""
+def _read(X, kernel, normalize, intercept, params):
+    """Return (the `Kernel`, points as it reads them); a free intercept without normalisation allows another origin."""
     is_moved = _is_free(intercept) and normalize is None
-    kernel = _kernel(kernel, X, params, intercept, is_moved=is_moved)
+    kernel = _kernel(kernel, X, params, is_moved)
     points = kernel.prepare(X)
     is_shared = points.rows is X and isinstance(X, np.ndarray) and not _is_mapped(X)
     if is_shared and kernel.name != "precomputed":
         points = points._replace(rows=X.copy())  # which the user cannot write to
-    K = LazyGram(kernel, points, normalize, _constant(intercept))
-    return K if signs is None else K._with_signs(signs)
+    return kernel, points
 
 
 def gram(
@@ -4559,10 +4412,9 @@ def gram(
         "poly": (gamma <x, x'> + coef0)^degree;
         "rbf": exp(-gamma ||x - x'||^2);
         "laplacian": exp(-gamma ||x - x'||_1);
-        "ntk": (1/m) sum_j (relu(w_j'x) relu(w_j'x') + <x, x'> [w_j'x > 0] [w_j'x' > 0]) for the rows w_1, ..., w_m of
-        the option W, the tangent kernel of f(x) = m^(-1/2) sum_j a_j relu(w_j'x) in both layers, with a_j = +-1;
-        without W its limit for w_j ~ N(0, I) and m -> infinity, ||x|| ||x'|| (sin t + 2 (pi - t) cos t) / (2 pi), with
-        t the angle between x and x';
+        "ntk": ||x|| ||x'|| (sin t + 2 (pi - t) cos t) / (2 pi), with t the angle between x and x', the limit for
+        w_j ~ N(0, I) and m -> infinity of the tangent kernel of f(x) = m^(-1/2) sum_j a_j relu(w_j'x) in both layers,
+        with a_j = +-1;
         "precomputed": X is the matrix;
         a function ``kernel(A, B)`` that returns the values K(a_i, b_j), (k, m), for two sets of points, (k, d) and
         (m, d), which are copies in float64.  It must be symmetric and positive semi-definite.
@@ -4582,7 +4434,6 @@ def gram(
         gamma: a number, "scale" (the default), which is 1 / (d Var X), or "auto", which is 1 / d.
         sigma2: for "rbf" in place of gamma, with gamma = 1/(2 sigma2).
         coef0 = 1 and degree = 3: for "poly".
-        W: array, (m, d), or None, for "ntk".
 
     Returns
     -------
@@ -4636,15 +4487,18 @@ def gram(
     blur = 0.0
     if is_given and X.shape[0] == X.shape[1]:
         X, blur = _symmetric(X, "X")
-    G = _kernel_gram(X, signs, kernel, normalize, intercept, params)
-    if callable(kernel):  # of which the matrix is one that is given
-        values, blur = _symmetric(G.kernel.table(G.points), "kernel(X, X)")
-        given = G.kernel._replace(name="precomputed")
-        matrix = G._changed(kernel=given, points=given.prepare(values)).dense()
-    else:
-        matrix = (G if is_given else G._without_zeros()).dense()
+    kernel, points = _read(X, kernel, normalize, intercept, params)
+    if kernel.function is None:
+        G = LazyGram(kernel, points, normalize, _constant(intercept))
+    else:  # its matrix is one that is given
+        values, blur = _symmetric(kernel.table(points), "kernel(X, X)")
+        G = LazyGram(_GIVEN, _GIVEN.prepare(values), normalize, _constant(intercept))
+    if signs is not None:
+        G = G._with_signs(signs)
+    matrix = (G if G.kernel.name == "precomputed" else G._without_zeros()).dense()
     if is_given:  # new points come with their values
-        G = G._changed(points=G.points._replace(rows=G.points.rows[:, :0]))
+        points = points._replace(rows=points.rows[:, :0])
+    G = G._changed(kernel=kernel, points=points, d=X.shape[1])
     return _with_options(DenseGram._of(matrix, blur, G), intercept, ridge)
 
 
@@ -4682,9 +4536,8 @@ def lazy_gram(
     Returns
     -------
     G : LazyGram
-        It keeps the points, and for "ntk" the hidden layer and its gates.  A product needs a few blocks of 8 MB, and
-        `max_margin` 0.25 GB of columns.  A product evaluates the kernel n^2 / 2 times, or n times for each non-zero
-        weight if that is less.  For "ntk" it can also go through the gates of the network, in O(n d m).
+        It keeps the points.  A product needs a few blocks of 8 MB, and `max_margin` 0.25 GB of columns.  A product
+        evaluates the kernel n^2 / 2 times, or n times for each non-zero weight if that is less.
 
     Raises
     ------
@@ -4697,8 +4550,8 @@ def lazy_gram(
 
     Notes
     -----
-    The exact G is that of the points as they are stored, for "ntk" with W that of the hidden layer and its gates as
-    they are stored.  Certificates allow for the rounding of every evaluation.
+    The exact G is that of the points as they are stored.  Certificates allow for the rounding of every evaluation: that
+    of "ntk" is about 1e-7 of G_ii, and that of others about 1e-15.
 
     Examples
     --------
@@ -4711,7 +4564,10 @@ def lazy_gram(
             f"lazy_gram takes kernels by name; got {kernel!r}, which gram(X, y, kernel=...) takes"
         )
     X, signs = _points_and_signs(X, y, kernel, intercept)
-    G = _kernel_gram(X, signs, kernel, normalize, intercept, params)._without_zeros()
+    kernel, points = _read(X, kernel, normalize, intercept, params)
+    G = LazyGram(kernel, points, normalize, _constant(intercept))._without_zeros()
+    if signs is not None:
+        G = G._with_signs(signs)
     return _with_options(G, intercept, ridge)
 
 
@@ -9593,7 +9449,7 @@ class _KeptColumns:
         new = index[self.places[index] < 0][: len(self.columns) - self.count]
         for some in _slices(new.size, G.n):
             start = self.count + some.start
-            block = G.kernel.block(G.points.take(new[some]), G.points)
+            block = G._values(G.points.take(new[some]), G.points)
             self.columns[start : start + len(block)] = block
         self.places[new] = np.arange(self.count, self.count + new.size)
         self.count += new.size
@@ -9724,7 +9580,7 @@ def _is_in_single_range(K):
         else:
             points = K.points.take(some).astype(np.float32)
             c = K.c[some].astype(np.float32)
-            found = c * K.kernel.sums(c[None], points, points)[0]
+            found = c * K._sums(c[None], points, points)[0]
     return bool((np.abs(found - wanted) <= 1e-3 * diagonal.max() * some.size).all())
 
 
@@ -10241,13 +10097,13 @@ class _SingleBlocks:
 
     Attributes
     ----------
-    kernel : the `Kernel`
+    sums : the method `_sums` of G
     points : the prepared points
     c : signs times normalisers
     """
 
     def __init__(self, G, points):
-        self.kernel = G.kernel
+        self.sums = G._sums
         self.points = G.points.take(points).astype(np.float32)
         self.c = G.c[points].astype(np.float32)
 
@@ -10256,7 +10112,7 @@ class _SingleBlocks:
         points = self.points.take(rows)
         others = points if rows is columns else self.points.take(columns)
         weights = self.c[columns] * v.astype(np.float32)
-        return self.c[rows] * self.kernel.sums(weights[None], others, points)[0]
+        return self.c[rows] * self.sums(weights[None], others, points)[0]
 
 
 def _nystroem_features(problem, points):
@@ -11729,12 +11585,14 @@ class _TrainingSet(NamedTuple):
     rows : array of int, (k,), their numbers among all points
     labels : array of int, (k,), the position of each one's class in classes_
     weights : array, (k,), sample weights, of equal points their sum
+    numbers : dict, the parameters of the kernel by name; gamma="scale" is that of all points given
     """
 
     X: Any
     rows: Array
     labels: Array
     weights: Array
+    numbers: dict[str, Any]
 
 
 def _column_names(X):
@@ -11874,10 +11732,11 @@ class MaxMarginClassifier:
     hold it, and f is that of a soft margin, with the C that the warning names, about 1 / max_i G_ii.  This also happens
     for C above 1e4 / max_i G_ii if rounding hides the soft margin.
 
-    A point of sample_weight k counts as k copies of it, also for gamma="scale", and copies count as one point with the
-    sum of their weights (proof: "Copies of a point" in figures/THEOREMS.md).  A hard margin depends on weights only
-    through which of them are 0.  Weights, times those of the classes, must be within a factor of 1e16 of each other, or
-    0, and 1/(2 C w_i) from 1e-16 to 1e16 times max_i K(x_i, x_i).
+    A point of sample_weight k counts as k copies of it, but for gamma="scale", which is that of X whatever the weights,
+    as in SVC.  Copies count as one point with the sum of their weights (proof: "Copies of a point" in
+    figures/THEOREMS.md).  A hard margin depends on weights only through which of them are 0.  Weights, times those of
+    the classes, must be within a factor of 1e16 of each other, or 0, and 1/(2 C w_i) from 1e-16 to 1e16 times
+    max_i K(x_i, x_i).
 
     With several classes G has n (n_classes - 1) rows, and a product costs n_classes products with the kernel matrix.
     2,000 points of 100 classes took about a second.
@@ -12020,6 +11879,7 @@ class MaxMarginClassifier:
         n, self.n_features_in_ = X.shape
         if names is not None:
             self.feature_names_in_ = names
+        numbers = self._kernel_numbers(X)
         classes, labels = _targets(y, n)
         if sample_weight is None:
             sample_weight = 1.0
@@ -12050,9 +11910,9 @@ class MaxMarginClassifier:
             self.class_weight, classes, np.bincount(labels, weights)
         )
         _refuse_weights(weights * self.class_weight_[labels])
-        return _TrainingSet(X, rows, labels, weights)
+        return _TrainingSet(X, rows, labels, weights, numbers)
 
-    def _kernel_numbers(self, data):
+    def _kernel_numbers(self, X):
         """Return the parameters of the kernel by name, with gamma as a number."""
         accepted = _accepted(self.kernel)
         numbers = {name: getattr(self, name, None) for name in accepted}
@@ -12060,8 +11920,7 @@ class MaxMarginClassifier:
         if "sigma2" in numbers and isinstance(self.gamma, str):
             del numbers["gamma"]
         if "gamma" in accepted:
-            # "scale" depends on the sample weights, which representations do not know.
-            numbers["gamma"] = _gamma_of(numbers, data.X, data.weights)
+            numbers["gamma"] = _gamma_of(numbers, X)
             numbers.pop("sigma2", None)
         return numbers
 
@@ -12091,7 +11950,7 @@ class MaxMarginClassifier:
         else:
             is_stored = self._takes("precomputed") or callable(self.kernel)
             make = gram if is_stored or X.shape[0] <= _STORED_POINTS else lazy_gram
-            G = make(X, signs, kernel=self.kernel, **form, **self._kernel_numbers(data))
+            G = make(X, signs, kernel=self.kernel, **form, **data.numbers)
         return G if n_classes == 2 else pair_gram(G, data.labels, n_classes)
 
     def _solve(self, hard, data):

@@ -1063,12 +1063,20 @@ EXACT = "maximum margin"
 STORED = 20_000  # images, of which the kernel matrix fits into memory
 
 
+def tangent_kernel(W, A, B):
+    """Return the tangent kernel of a network with the hidden weights W, (m, d), between two sets of points."""
+    A_gates = (A @ W.T > 0.0).astype(float)
+    B_gates = (B @ W.T > 0.0).astype(float)
+    hidden = (A_gates * (A @ W.T)) @ (B_gates * (B @ W.T)).T
+    return (hidden + (A @ B.T) * (A_gates @ B_gates.T)) / len(W)
+
+
 def sampling_rows(job, steps, scaling, X, y, X_test, y_test):
     """Return the rows of a method, job = (name, seed), on the tangent kernel of a random network."""
     method, seed = job
     W = np.random.default_rng(seed).normal(size=(128, X.shape[1]))
-    gram = fm.gram if len(y) <= STORED else fm.lazy_gram
-    G = fm.pair_gram(gram(X, kernel="ntk", W=W, normalize=scaling), y, 10)
+    K = fm.gram(X, kernel=partial(tangent_kernel, W), normalize=scaling)
+    G = fm.pair_gram(K, y, 10)
     sampling = partial(fm.adaptive_sampling, seed=seed)
     small_step = math.sqrt(math.log(9 * len(y)) / steps)
     algorithm = {

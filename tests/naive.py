@@ -114,6 +114,14 @@ def tangent_limit(A, B):
     return (arc_cosine(A, B, 1) + (A @ B.T) * arc_cosine(A, B, 0)) / 2
 
 
+def tangent_kernel(W, A, B):
+    """That of a network of finite width, as the manual has it."""
+    A_gates = (A @ W.T > 0.0).astype(float)
+    B_gates = (B @ W.T > 0.0).astype(float)
+    hidden = (A_gates * (A @ W.T)) @ (B_gates * (B @ W.T)).T
+    return (hidden + (A @ B.T) * (A_gates @ B_gates.T)) / len(W)
+
+
 KERNELS = [  # name, parameters, formula
     ("linear", {}, lambda A, B, X: A @ B.T),
     ("poly", {}, lambda A, B, X: (scale_gamma(X) * (A @ B.T) + 1.0) ** 3),

@@ -361,22 +361,6 @@ def test_points_without_weight_are_left_out_of_every_form(form, tmp_path):
     assert np.array_equal(chosen.support_, np.flatnonzero(kept)[wanted.support_])
 
 
-@pytest.mark.parametrize("kernel", ["rbf", "poly", "laplacian"])
-def test_the_scale_of_gamma_is_that_of_the_weighted_points(kernel, tmp_path):
-    """Of mapped ones, of which a part is read at a time, too."""
-    times = RNG.integers(0, 4, 60)
-    wide = RNG.normal(size=(60, 20_000)) + 0.1 * Y2[:, None]
-    np.save(tmp_path / "X.npy", wide)
-    for X in (X2, np.load(tmp_path / "X.npy", mmap_mode="r")):
-        wanted = 1.0 / (X.shape[1] * np.repeat(X, times, axis=0).var())
-        options = {"kernel": kernel, "C": 1.0, "class_weight": "balanced"}
-        scores = [
-            fm.MaxMarginClassifier(gamma=gamma, **options).fit(X, Y2, times).decision_function(X)
-            for gamma in ("scale", wanted)
-        ]
-        np.testing.assert_allclose(*scores, rtol=1e-8, atol=1e-8 * np.abs(scores[1]).max())
-
-
 def test_a_hard_margin_is_that_of_all_points_of_positive_weight():
     wanted = fm.MaxMarginClassifier(gamma=0.3).fit(X2, Y2).decision_function(NEW[4])
     for class_weight in (None, "balanced", {1: 100.0}):

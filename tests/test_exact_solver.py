@@ -1121,7 +1121,6 @@ def test_low_rank_starts_at_the_minimum_over_its_features():
         {"gamma": 30.0, "intercept": 0.5},
         {"kernel": "poly", "normalize": "max"},
         {"kernel": "ntk", "normalize": None},
-        {"kernel": "ntk", "W": np.cos(np.arange(20.0)).reshape(4, 5), "normalize": None},
     ],
 )
 def test_products_in_single_precision_are_those_of_the_kernel(options, monkeypatch):
