@@ -9928,33 +9928,28 @@ def _by_newton_steps(problem, limits, alpha, m):
     return "solved"
 
 
-def _by_coordinates(G, tol):
-    """Return (w, bias, p, lower, upper) of G with few coordinates by Newton steps on the separator itself, or None.
+def _in_coordinates(problem, tol, result):
+    """Return a result with the separator itself, by Newton steps in coordinates, or as it is if that proves no more.
 
     Where columns have different units no weights in double precision give the best separator, but its coordinates do.
     A hard margin is the limit of soft ones with smaller and smaller ridges.  If w has the least margin 1, the weights
     alpha of the points on the margin solve w = Z'alpha.
     """
+    G = problem.G
     K = _points_gram(G)
     rows, penalty = _with_bias(G.coordinates(), G.signs)
-    sides = [slice(None)] if G.signs is None else [G.signs > 0.0, G.signs < 0.0]
     w = np.zeros(penalty.size)
-    is_hard = not G._has_ridge
-    if is_hard:
-        ridges = [np.full(len(rows), float(G.diagonal().max()) * 10.0**-k) for k in range(2, 32, 2)]
+    ridges = [problem.ridge]
+    if not problem.has_ridge:
+        ridges = [np.full(G.n, problem.scale * 10.0**-k) for k in range(2, 32, 2)]
         separator, _, _ = _newton_in_coordinates(rows, ridges[-1], penalty, w)
         if not _separates(rows @ separator):  # although ||w|| has next to no weight
-            return None
-    else:
-        ridges = [G.ridge]
-    best = None
-    mixture = None
-    least = -math.inf
-    most = math.inf
+            return result
+    best = result
     for ridge in ridges:
         # 1. The separator and the weights
         w, p, _ = _newton_in_coordinates(rows, ridge, penalty, w)
-        if is_hard:
+        if not problem.has_ridge:
             m = rows @ w
             if not _separates(m):
                 continue
@@ -9965,25 +9960,33 @@ def _by_coordinates(G, tol):
         W = w[penalty > 0.0]
         if K is not G:  # pairs: a row for each class
             W = math.sqrt(2.0) * W.reshape(-1, K._width)
-        if not W.any() or not all(p[side].any() for side in sides):
+        if not W.any() or not all(p[side].any() for side in problem.sides):
             continue
-        # 2. Their interval
+        # 2. What they prove
         bias = 0.0 if G.signs is None else float(w[-1])
-        slack_ridge = None if is_hard else ridge
+        slack_ridge = ridge if problem.has_ridge else None
         lower = _of_separator(G, slack_ridge, W, (bias,))[0]
-        for side in sides:
-            p[side] /= len(sides) * p[side].sum()
+        if lower > max(best.lower, 0.0):
+            best = best._replace(lower=lower, separator=W, bias=bias)
+        for side in problem.sides:
+            p[side] /= len(problem.sides) * p[side].sum()
         upper = certificate(G, p, p, precise=True)[1]
-        # 3. The best of all so far
-        if lower > least:
-            best = (W, bias)
-            least = lower
-        if upper < most:
-            mixture = p
-            most = upper
-        if most - least <= tol * most:
+        if upper < best.upper:
+            best = best._replace(p=p, upper=upper)
+        if _is_closed(best.lower, best.upper, tol):
             break
-    return None if best is None else (*best, mixture, least, most)
+    if best.separator is None:
+        return result
+    # 3. The end of the run
+    status = "certified"
+    note = ""
+    if not _is_closed(best.lower, best.upper, tol):
+        status = "rounding"
+        note = _note_on_rounding(G, Bounds(best.lower, best.upper, best.upper - best.lower))
+    trace = result.trace.copy()
+    trace["lower"][-1] = best.lower
+    trace["upper"][-1] = best.upper
+    return best._replace(status=status, trace=trace, note=note)
 
 
 def _separates(m):
@@ -9992,44 +9995,13 @@ def _separates(m):
 
 
 def _takes_coordinates(problem, status):
-    """Return True if `_by_coordinates` can take G, at little cost if there probably is no margin."""
+    """Return True if `_in_coordinates` can take G, at little cost if there probably is no margin."""
     if not _has_few_coordinates(problem.base):
         return False
     n = problem.n
     d = problem.base._width
     is_cheap = status == "rounding" or n * d * d <= (1 << 28)
     return is_cheap and (np.all(problem.ridge) or not np.any(problem.ridge))
-
-
-def _in_coordinates(G, tol, result):
-    """Return a result with the separator that `_by_coordinates` finds, or as it is if that proves no more."""
-    found = _by_coordinates(G, tol)
-    if found is None:
-        return result
-    W, bias, p, lower, upper = found
-    if lower <= max(result.lower, 0.0):
-        return result
-    if result.upper <= upper:
-        p = result.p
-        upper = result.upper
-    status = "certified"
-    note = ""
-    if not _is_closed(lower, upper, tol):
-        status = "rounding"
-        note = _note_on_rounding(G, Bounds(lower, upper, upper - lower))
-    trace = result.trace.copy()
-    trace["lower"][-1] = lower
-    trace["upper"][-1] = upper
-    return result._replace(
-        p=p,
-        lower=lower,
-        upper=upper,
-        status=status,
-        trace=trace,
-        separator=W,
-        note=note,
-        bias=bias,
-    )
 
 
 def _weights_of(rows, w):
@@ -11139,7 +11111,7 @@ def max_margin(
     )
     # 4. Where the weights have too few digits, the coordinates of the separator
     if result.status in ("rounding", "infeasible") and _takes_coordinates(problem, result.status):
-        return _in_coordinates(G, tol, result)
+        return _in_coordinates(problem, tol, result)
     return result
 
 
