@@ -9049,15 +9049,15 @@ def steepest_descent(
 #
 #     PAIRS     working set: pair steps on it, in single precision, as it takes in violators until none is left
 #     FACES     working set: Newton steps on its faces, by an updated Cholesky factor
-#     NEWTON    Newton steps on the separator, where there is a ridge: in its coordinates if these are few, else by
-#               products, whose equations a low rank preconditions
-#     DESCENT   steps on one weight after another, over rows with a ridge and without a free intercept; over pairs on
-#               all weights of one point after another
+#     NEWTON    Newton steps on the separator, where there is a ridge: in its coordinates if these are few, also those
+#               of several classes, else by products, whose equations a low rank preconditions
+#     DESCENT   steps on one weight after another, over rows with a ridge; over pairs on all weights of one point after
+#               another, by rows or by entries
 #
 # Four rules choose:
 #
-#     (1) First comes NEWTON in at most 256 coordinates.  Else FACES come first for at most 256 points, and DESCENT
-#         where it can be.  Else PAIRS do where entries are stored or there is a ridge, and FACES elsewhere.
+#     (1) First comes NEWTON in at most 256 coordinates, of a class.  Else FACES come first for at most 256 points, and
+#         DESCENT where it can be.  Else PAIRS do where entries are stored or there is a ridge, and FACES elsewhere.
 #     (2) DESCENT goes on while it is fast, NEWTON while it halves the gap, and FACES while they have not outgrown 256
 #         points; beyond, pair steps are faster.
 #     (3) PAIRS follow, or after DESCENT in coordinates NEWTON, and after NEWTON FACES if these can hold the support.
@@ -9471,7 +9471,7 @@ class _Limits(NamedTuple):
     takes_newton_steps : True if these take over where the support is too large for faces
     largest_face : largest support for which faces follow Newton steps
     turns : turns of steps on one weight, or one point of pairs, after another in an iteration; 0 for neither
-    by_points : True if they go over all weights of one point of pairs after another
+    by_points : True if they read entries of K among points of pairs, and not rows
     """
 
     tol: float
@@ -9527,7 +9527,7 @@ def _limits(G, scale, tol):
     is_stiff = least_ridge >= _STIFF_RIDGE * base_scale
     points = _points_gram(base)
     has_zeros = isinstance(points, SparseGram)  # then products with rows are cheaper
-    is_cheaper = not has_zeros or width <= _FIRST_FACE
+    is_cheaper = not has_zeros or points._width <= _FIRST_FACE
     in_coordinates = least_ridge > 0.0 and is_cheaper and width < n
     if isinstance(base, PairGram):
         in_coordinates = in_coordinates and _has_few_coordinates_a_class(base)
@@ -9539,9 +9539,8 @@ def _limits(G, scale, tol):
     is_in_range = not is_stiff or not _is_on_demand(points) or _is_in_single_range(points)
     # 2. What steps on one weight, or one point, after another may take
     turns = 0
-    is_pairs = isinstance(base, PairGram)
     by_rows = isinstance(points, _RowGram) and points._work <= _WRITTEN_DOWN
-    by_points = is_pairs and base._access != "products"
+    by_points = isinstance(base, PairGram) and base._access != "products"
     if by_points or (by_rows and is_stiff):
         turns = _TURNS
     if by_rows and (points.n > _FEW_POINTS or points._work <= points.n**2):
@@ -9800,7 +9799,8 @@ def _solve_on_faces(H, lengths, alpha, m, L, P, most, tol, eps):
 #
 # For the ridge r minimize ||w||^2 / 2 + sum_i max(0, 1 - <z_i, w>)^2 / (2 r_i) over w = sum_i v_i z_i.  At the minimum
 # v_i = alpha_i / s = max(0, 1 - <z_i, w>) / r_i.  A step solves equations in the coordinates of w where these are few,
-# and otherwise takes a few dozen products.
+# and otherwise takes a few dozen products.  Pairs have a w for each class, and equations in all of them at once:
+# products read the rows of the points, and the equations of single classes precondition them.
 
 
 def _with_bias(rows, signs):
@@ -9850,6 +9850,57 @@ def _newton_in_coordinates(rows, ridge, penalty, w):
         m = rows @ w
         steps += 1
     return w, np.maximum(1.0 - rows @ w, 0.0) / ridge, steps
+
+
+def _objective(m, norm2, ridge):
+    """Return ||f||^2 / 2 + sum_i max(0, 1 - m_i)^2 / (2 r_i)."""
+    slacks = np.maximum(1.0 - m, 0.0)
+    return 0.5 * (norm2 + _dot(slacks, slacks / ridge))
+
+
+def _duality_gap(v, m, ridge):
+    """Return the objective of sum_i v_i z_i with the best slacks, less the dual objective of v, for v >= 0 and m = G v.
+
+    No term of it is negative.
+    """
+    slacks = np.maximum(1.0 - m, 0.0)
+    errors = slacks - ridge * v
+    return 0.5 * _dot(errors, errors / ridge) + _dot(v, np.maximum(m - 1.0, 0.0))
+
+
+def _relative_gap(v, m, ridge):
+    """Return the relative gap of weights v >= 0 with m = G v, where G has no ridge.
+
+    Where all r_i > 0 it is `_duality_gap` over `_objective`.  Else it is that of the margin that v certifies,
+    1 - min_i (m_i + r_i v_i) sum v / (v'G v + sum_i r_i v_i^2).
+    """
+    if ridge.min() > 0.0:
+        return _duality_gap(v, m, ridge) / _objective(m, _dot(v, m), ridge)
+    with_ridge = m + ridge * v
+    norm2 = _dot(v, with_ridge)
+    return 1.0 - with_ridge.min() * v.sum() / norm2 if norm2 > 0.0 else math.inf
+
+
+def _preconditioned_conjugate_gradients(product, precondition, measure, b, residual, goal):
+    """Solve A b = c from b, whose residual is given, for ``product(v)`` = A v; return (b, residual).
+
+    They end where a residual e, which ``precondition`` makes e', has ``measure(e, e')`` <= goal.
+    """
+    image = precondition(residual)
+    direction = image
+    norm2 = residual @ image
+    for _ in range(_MOST_NEWTON_STEPS):
+        if measure(residual, image) <= goal or not norm2 > 0.0:
+            break
+        bent = product(direction)
+        t = norm2 / (direction @ bent)
+        b = b + t * direction
+        residual = residual - t * bent
+        image = precondition(residual)
+        previous = norm2
+        norm2 = residual @ image
+        direction = image + norm2 / previous * direction
+    return b, residual
 
 
 def _newton_on_classes(G, ridge, w, tol, most=_MOST_NEWTON_STEPS):
@@ -10178,57 +10229,6 @@ class _LowRank:
             return (v - (self.F @ lifted)[active]) / ridge
 
         return precondition
-
-
-def _objective(m, norm2, ridge):
-    """Return ||f||^2 / 2 + sum_i max(0, 1 - m_i)^2 / (2 r_i)."""
-    slacks = np.maximum(1.0 - m, 0.0)
-    return 0.5 * (norm2 + _dot(slacks, slacks / ridge))
-
-
-def _duality_gap(v, m, ridge):
-    """Return the objective of sum_i v_i z_i with the best slacks, less the dual objective of v, for v >= 0 and m = G v.
-
-    No term of it is negative.
-    """
-    slacks = np.maximum(1.0 - m, 0.0)
-    errors = slacks - ridge * v
-    return 0.5 * _dot(errors, errors / ridge) + _dot(v, np.maximum(m - 1.0, 0.0))
-
-
-def _relative_gap(v, m, ridge):
-    """Return the relative gap of weights v >= 0 with m = G v, where G has no ridge.
-
-    Where all r_i > 0 it is `_duality_gap` over `_objective`.  Else it is that of the margin that v certifies,
-    1 - min_i (m_i + r_i v_i) sum v / (v'G v + sum_i r_i v_i^2).
-    """
-    if ridge.min() > 0.0:
-        return _duality_gap(v, m, ridge) / _objective(m, _dot(v, m), ridge)
-    with_ridge = m + ridge * v
-    norm2 = _dot(v, with_ridge)
-    return 1.0 - with_ridge.min() * v.sum() / norm2 if norm2 > 0.0 else math.inf
-
-
-def _preconditioned_conjugate_gradients(product, precondition, measure, b, residual, goal):
-    """Solve A b = c from b, whose residual is given, for ``product(v)`` = A v; return (b, residual).
-
-    They end where a residual e, which ``precondition`` makes e', has ``measure(e, e')`` <= goal.
-    """
-    image = precondition(residual)
-    direction = image
-    norm2 = residual @ image
-    for _ in range(_MOST_NEWTON_STEPS):
-        if measure(residual, image) <= goal or not norm2 > 0.0:
-            break
-        bent = product(direction)
-        t = norm2 / (direction @ bent)
-        b = b + t * direction
-        residual = residual - t * bent
-        image = precondition(residual)
-        previous = norm2
-        norm2 = residual @ image
-        direction = image + norm2 / previous * direction
-    return b, residual
 
 
 def _newton_on_active_points(product, ridge, low_rank, v, image, share):
@@ -10577,7 +10577,7 @@ def _passes_over_rows_of_points(problem):
     rng = np.random.default_rng(0)
 
     def run(active, v, w):
-        points = np.unique(base.point[active])
+        points = np.flatnonzero(np.bincount(base.point[active]))
         table = np.zeros(inverses.shape)
         table[pairs] = v
         W = np.ascontiguousarray(w.reshape(base.n_classes, -1).T)
@@ -10635,11 +10635,13 @@ def _by_descent(problem, limits, alpha, m):
             return "long"
     if limits.takes_newton_steps:
         return "slow"
-    # 4. Without a ridge there may be no margin.
-    if gap >= 1.0 and _has_few_coordinates_a_class(base):
+    # 4. Without a ridge classes may have no margin, of which Newton steps find a witness.
+    if gap >= 1.0 and not problem.has_ridge and _has_few_coordinates_a_class(base):
         ridge = np.full(n, _LITTLE_RIDGE * problem.scale)
         at_0 = np.zeros(w.size)
-        alpha[:], _ = _newton_on_classes(base, ridge, at_0, limits.tol, _STEPS_TO_WITNESS)
+        found = _newton_on_classes(base, ridge, at_0, limits.tol, _STEPS_TO_WITNESS)
+        alpha[:], steps = found
+        problem.reads[0] += 2 * steps * n**2
         problem.refresh(alpha, m)
         length = math.sqrt(max(_dot(alpha, m), 0.0))
         if length <= _WITNESS * limits.eps * problem.reach(alpha):
@@ -10990,10 +10992,11 @@ def max_margin(
     (1) a working set of the support and the points of least margin: pair steps on it, in single precision, corrected in
         double; then Newton steps on its faces, where these are slow or points are few;
     (2) Newton steps on the separator, where there is a ridge and most points have slacks: in its coordinates, or by
-        conjugate gradients, which a matrix of low rank preconditions;
-    (3) descent, over rows with a ridge and without a free intercept: steps on one weight after another, in random
-        order; over pairs, with a ridge or none, on all weights of a point at once.  It comes first for more than 256
-        points, unless (2) has equations in 256 coordinates or fewer, and stays as long as the gap falls fast.
+        conjugate gradients, which a matrix of low rank, or that of each class alone, preconditions;
+    (3) descent, over rows with a ridge: steps on one weight after another, in random order; over pairs, with a ridge or
+        none, on all weights of a point at once.  A free bias follows by the method of multipliers.  It comes first for
+        more than 256 points, unless (2) has equations in 256 coordinates or fewer, and stays as long as the gap falls
+        fast.
 
     Parameters
     ----------
