@@ -409,19 +409,6 @@ def registry(tmp_path, monkeypatch):
     return add
 
 
-@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, OSError])
-def test_atomic_leaves_the_old_file_when_anything_is_raised(tmp_path, error):
-    path = tmp_path / "new folder" / "file"
-    with rp.atomic(path) as part:
-        part.write_text("old")
-    with pytest.raises(error), rp.atomic(path) as part:
-        part.write_text("ne")
-        assert path.read_text() == "old"
-        raise error
-    assert path.read_text() == "old"
-    assert files_under(path.parent) == ["file"]
-
-
 @pytest.mark.parametrize("victim", ["picture", "table"])
 @pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
 def test_interrupted_saving_leaves_whole_files_and_all_numbers(
@@ -1024,35 +1011,6 @@ def test_report_writes_between_its_marks_and_nothing_else(page, capsys):
     table += "| 1 | 1 | 1 | 1 | 1 | 1 |\n"
     assert other.read_text() == f"<!-- table: b21:fig1 -->\n{table}<!-- end -->\n"
     assert table in once
-
-
-def test_the_report_shows_finding_picture_command_and_settings_of_a_figure(page):
-    assert rp.main(["report"]) == 0
-    text = page.read_text(encoding="utf-8")
-    own, sized, small, others = (
-        re.search(f"(?s)^<!-- {mark}.*?^<!-- end", text, re.M)[0]
-        for mark in ("figure: b21", "figure: race", "gallery", "others")
-    )
-    for part in (
-        '<a id="b21-fig1"></a>',
-        "### ends at −2\n",
-        "![Random numbers, seed 1.](b21-fig1.png)",
-        "`b21:fig1`, 30 s; [CSV](b21-fig1.csv). There are n = 5 of them.",
-    ):
-        assert part in own
-    assert "(race-n3.png)" in sized
-    assert "`race n=3`" in sized
-    assert "There are n = 3 of them." in sized
-    # The figures with no mark; without a file there is nothing to show.
-    titles = re.findall(r"^### (.*)", others, re.M)
-    assert titles == [f"the figure {key}" for key in ("b21:fig2", "race", "c:one")]
-    stems = ("b21-fig1", "b21-fig2", "race", "c-one")
-    links = [f'href="figures/README.md#{stem}"' for stem in stems]
-    assert re.findall(r'href="[^"]*"', small) == links
-    assert 'src="figures/race.png"' in small
-    assert "ends at −2" in small
-    rows = re.findall("(?s)<tr>(.*?)</tr>", small)
-    assert [row.count("<td") for row in rows] == [3, 1]
 
 
 @pytest.mark.parametrize(
