@@ -979,6 +979,7 @@ def test_any_result_leads_to_witnesses(seed):
     ):
         found = fm.witnesses(G, given)
         assert found.strict and not has_margin(X[found.indices], y[found.indices], False)
+        assert found.indices.size <= X.shape[1] + 1  # by Caratheodory's theorem
 
 
 HIDDEN = 2.0 ** np.arange(20, 50, 3)
