@@ -1,4 +1,22 @@
-"""A single thread; and for the tests of reproduce.py: no network, an empty cache, quick runs that all of them share."""
+"""What tests share; and where a claim is tested, by the rooms of the module and then of the script.
+
+    points and labels   test_door (all refusals), test_tables (the right value for tables as they come)
+    2, 3                test_simplex
+    4 kernels           test_kernels
+    5 G                 test_representations, test_forms (sparse, in files, with a ridge), test_lazy_and_pairs
+    6 certificate       test_certificate, with witnesses; test_exact_rationals (every algorithm, judged by exact.py)
+    7 driver            test_driver
+    8 algorithms        test_ramdas14, test_ji21, test_apidopoulos22, test_subspace, test_norms (naive.py: once more)
+    9 exact solver      test_exact_solver; test_intercept, for planes that need not pass through the origin
+    10 classifier       test_classifier; test_peers, beside other packages; test_cluster
+    the whole module    test_module: its map, README, manual and docstrings as they run, threads, processes, caches
+
+    reproduce.py        test_reproduce: every figure, data, files, command line, report, pages
+    figures             test_figures, of the papers; test_studies, our own; test_networks
+
+Generic tests run over the calls and instances of instances.py.  The fixtures: a single thread; and for the tests of
+reproduce.py no network, an empty cache, and quick runs that all of them share.
+"""
 
 import hashlib
 

@@ -6,9 +6,9 @@ An instance is a pair (Z, rho): rows z_i = y_i x_i, and rho = max over unit w in
 Generic tests run over `everywhere`: every call in CALLS on a matrix and on rows, a few calls on the other
 REPRESENTATIONS; or, where they are about the driver, over `driven`: every call on a matrix, a few on the others.
 Instances and options are not crossed with these but take turns (`in_turn`, `rotate`): every algorithm, every
-representation and every instance comes up.  What is dearer carries the marker `dear`, and is left to .ci/run.  A new
-algorithm needs an entry in CALLS (a test fails without), a new representation a line in REPRESENTATIONS, or, where it
-can be held against another, in BY_ROWS, whose operations are tested and a few algorithms.
+representation and every instance comes up.  What is dearer carries the marker `dear`, and is left to `.ci/run release`.
+A new algorithm needs an entry in CALLS (a test fails without), a new representation a line in REPRESENTATIONS, or,
+where it can be held against another, in BY_ROWS, whose operations are tested and a few algorithms.
 """
 
 import contextlib

@@ -31,7 +31,6 @@ from instances import (
     dense,
     driven,
     driven_loops,
-    every_call,
     form,
     in_turn,
     rotate,
@@ -101,7 +100,7 @@ def test_default_trace(name, kind):
             assert np.array_equal(at, np.arange(result.n_iter + 1))
         last = result.trace[-1]
         assert (last["lower"], last["upper"]) == (result.lower, result.upper)
-        assert result.iterates is None and result.trace.dtype == fm._TRACE
+        assert result.iterates is None
 
 
 @driven
@@ -227,16 +226,6 @@ def test_nothing_is_made_for_iterations_that_are_not_reached(name):
         finally:
             tracemalloc.stop()
         assert result.n_iter < 10**8 and peak < 10**7, (result, peak)
-
-
-@pytest.mark.parametrize("name", fm.ALGORITHMS)
-def test_a_large_bound_changes_nothing(name):
-    """A run that ends by itself is the same whatever it might have taken."""
-    G = fm.FeatureGram(PLANTED["uneven"][0])
-    large = 10**6 if name in COUNTED else 10**9
-    one, two = (fm.ALGORITHMS[name](G, max_iter=most, tol=0.9) for most in (10**4, large))
-    assert one.status in ("separated", "certified")
-    same_result(one, two)
 
 
 def test_max_margin_rounds_are_rows():
@@ -377,43 +366,11 @@ def test_a_callback_that_returns_true_stops_the_run(name, kind):
         assert np.array_equal(result.iterates, full.iterates[: at + 1])
         same_rows(name, full.trace[: at + 1], result.trace)
         assert result.trace[["lower", "upper"]][-1].tolist() == (result.lower, result.upper)
-    for value in (
-        1,
-        "yes",
-        [True],
-        np.ones(1, dtype=bool),
-        np.int64(1),
-        1.0,
-        object(),
-        None,
-        False,
-        np.False_,
-    ):
+    for value in (1, "yes", None, np.False_):
         same_result(
             run(name, G, max_iter=5, callback=lambda partial, value=value: value),
             run(name, G, max_iter=5),
         )
-
-
-@in_turn(DRIVEN, ["feasible", "lopsided, shifted"])
-def test_a_final_status_wins_over_a_callback(name, kind, case):
-    """Where a run ends anyway, for whatever reason, True at that checkpoint changes nothing."""
-    G = form(kind, PLANTED[case][0])
-    for max_iter in (0, 12):
-        plain = run(name, G, max_iter=max_iter)
-        assert plain.status != "running"
-        same_result(
-            run(name, G, max_iter=max_iter, callback=lambda partial: partial.status != "running"),
-            plain,
-        )
-        again = run(
-            name,
-            G,
-            max_iter=max_iter,
-            callback=lambda partial, last=plain.n_iter: partial.n_iter >= last,
-        )
-        if plain.status != "rounding":  # which shows after the callback
-            same_result(again, plain)
 
 
 @driven
@@ -698,11 +655,11 @@ OPTIONS = [  # bad run options, exception, words of the message
 ]
 
 
-@every_call
-def test_bad_options_are_refused(name):
-    for options, error, words in OPTIONS:
-        check_raises(lambda options=options: run(name, np.eye(3), **options), error, words)
-    check_raises(lambda: run(name, np.eye(3), max_iters=3), TypeError, ["max_iters"])
+@rotate("name, bad", CALLS, OPTIONS)
+def test_bad_options_are_refused(name, bad):
+    """Every algorithm by the same function: each of them is given one."""
+    options, error, words = bad
+    check_raises(lambda: run(name, np.eye(3), **options), error, words)
 
 
 # ======================================================================================================
@@ -782,41 +739,6 @@ def test_rounding_ends_a_run_that_cannot_close_its_gap():
     asked.clear()
     assert drive(idle, (np.ones(2),), max_iter=2, tol=1e-2, interval=given).status == "certified"
     assert asked == [False]
-
-
-def test_what_a_loop_holds_makes_the_rows_of_the_trace(monkeypatch):
-    """But for the last, where rounding makes more than a hundredth of it, or where it would end the run."""
-    fresh = []
-    interval = fm._interval
-
-    def watched(G, alpha, p, precise=False, held=None, **more):
-        if held is None:
-            fresh.append(int(k[0]))
-        return interval(G, alpha, p, precise, held=held, **more)
-
-    monkeypatch.setattr(fm, "_interval", watched)
-    k = np.zeros(1)
-    held = {0: 0.5, 1: -0.5, 2: np.nan, 3: 1e300, 4: 0.0, 5: 0.25}  # the first margin, which is 1
-
-    def loop(G, start, until, k):
-        k[0] = until
-        return until
-
-    def solution(k):
-        alpha = np.ones(2)
-        m = np.array([held.get(int(k[0]), 1.0), 1.0])
-        return alpha, alpha, m, m
-
-    result = drive(loop, (k,), solution, max_iter=7, tol=1e-9, trace_at=range(8))
-    # at 2 and 3 the numbers say nothing; at 6 they would certify, and fresh products do not refuse
-    assert fresh[0] == 2 and result.status == "certified"
-    truth = fm.certificate(np.eye(2), np.ones(2), np.full(2, 0.5))
-    assert (result.lower, result.upper) == truth
-    first = interval(
-        fm.DenseGram(np.eye(2)), *solution(np.zeros(1))[:2], held=(np.array([0.5, 1.0]),) * 2
-    )
-    assert result.trace["lower"][0] == pytest.approx(first.lower, rel=1e-12)
-    assert result.trace["lower"][0] != truth[0] and result.n_iter == 2
 
 
 def test_options_of_drive():
@@ -932,16 +854,6 @@ def test_an_own_loop_in_fifteen_lines():
         assert result.n_iter == twin.n_iter and np.array_equal(result.alpha, twin.alpha)
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in LOOPS if CALLS[name].held and CALLS[name].cost != "product"]
-)
-def test_a_matrix_that_is_not_quite_symmetric_is_averaged(name):
-    A = dense(ENDURING)
-    A[1, 0] = np.nextafter(A[1, 0], 9.0)
-    one, two = (run(name, G, max_iter=12, trace_at=range(13)) for G in (A, 0.5 * (A + A.T)))
-    same_result(one, two)
-
-
 @in_turn(
     [(name, kind) for name, kind in DRIVEN if kind != "rows"], [{}, {"tol": 1e-9}, {"trace_at": []}]
 )
@@ -1009,40 +921,10 @@ def test_a_result_prints_on_one_line(name, kind):
     assert text == str(result) and "array" not in text
 
 
-def test_what_a_result_prints():
-    trace = np.zeros(3, dtype=fm._TRACE)
-    result = fm.Result(np.zeros(4), np.zeros(4), 0.4, 0.5, "stopped", 17, trace, None, ())
-    assert repr(result) == (
-        "Result('stopped': 0.4 <= rho <= 0.5, relative gap 0.2, separable, 17 iterations, n = 4, "
-        "3 checkpoints)"
-    )
-    one = result._replace(lower=-1.0, upper=0.0, trace=trace[:1])
-    assert repr(one).endswith(
-        "-1 <= rho <= 0, relative gap undefined, 17 iterations, n = 4, 1 checkpoint)"
-    )
-
-
-def test_what_a_result_prints_where_there_is_no_margin():
-    trace = np.zeros(1, dtype=fm._TRACE)
-    result = fm.Result(np.zeros(4), np.zeros(4), -0.5, 0.123, "infeasible", 1, trace, None, ())
-    assert (
-        repr(result)
-        == "Result('infeasible': no margin above 0.13, 1 iteration, n = 4, 1 checkpoint)"
-    )
-    assert "no margin above 0.13, separable: rho >= 0.01, 1 it" in repr(
-        result._replace(lower=0.01000001)
-    )
-    assert "'rounding': 0.01 <= rho <= 0.123, relative gap 0.92, separable, " in repr(
-        result._replace(lower=0.01000001, status="rounding")
-    )
-
-
-@pytest.mark.parametrize("name", [*fm.ALGORITHMS, "winnow"])
-def test_points_and_labels_are_no_problem_yet(name):
+def test_points_and_labels_are_no_problem_yet():
     """The commonest mistake: an algorithm takes G, which `gram` and `features` make of X and y."""
     X, y = two_classes(10, 3, 3.0)
     with pytest.raises(TypeError, match="takes 1 positional argument"):
-        getattr(fm, name)(X, y)
-    if name != "winnow":
-        with pytest.raises(ValueError, match=r"shape \(10, 3\).*gram\(X, y\) or features\(X, y\)"):
-            getattr(fm, name)(X)
+        fm.momentum(X, y)
+    with pytest.raises(ValueError, match=r"shape \(10, 3\).*gram\(X, y\) or features\(X, y\)"):
+        fm.momentum(X)

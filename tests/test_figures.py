@@ -147,17 +147,6 @@ def test_a_kernel_on_demand_gives_the_runs_of_the_matrix(monkeypatch):
 # ======================================================================================================
 
 
-def test_losses(quick):
-    table, _ = quick.table("apidopoulos22:fig1")
-    (_, exponential), (_, logistic), (_, hinge) = rp.groups(table, "loss")
-    m = hinge["m"]
-    assert m[0] == -2.5
-    assert m[-1] == 2.5
-    assert np.allclose(exponential["value"], np.exp(-m), rtol=1e-15)
-    assert np.allclose(np.expm1(logistic["value"]), np.exp(-m), rtol=1e-13)
-    assert np.array_equal(hinge["value"], [max(0.0, 1.0 - margin) for margin in m])
-
-
 @pytest.fixture(scope="module")
 def toy():
     """The signed points of Figures 2 and 3, and the weights w_1, .., w_200 of each method."""
@@ -279,18 +268,6 @@ def test_normalised_gd_divides_the_gradient_by_its_norm_and_by_the_root_of_t():
     method = rp.REAL_METHODS["normalised GD"]
     step = method(np.eye(3) + 1.0, max_iter=1).alpha  # v / ((v' G v) t)^(1/2), and G_ii is 2
     assert step == pytest.approx(np.full(3, 24**-0.5), rel=1e-12)
-
-
-def test_widths_hold_both_readings_and_gaps_are_those_of_margins(quick):
-    table, _ = quick.table("apidopoulos22:width")
-    for (_, rows), printed, least in zip(
-        rp.groups(table, "data"), (3.4, 4.0), (0, -2), strict=True
-    ):
-        powers = range(least, least + 5)  # 1 if it is sigma^2 that is printed, 2 if it is sigma
-        assert np.unique(rows["sigma2"]) == pytest.approx([printed**power for power in powers])
-        assert set(rows["printed"]) == {printed}
-        assert set(rows["method"]) == set(rp.REAL_METHODS)
-        assert rows["gap"].min() >= 0
 
 
 def test_an_iteration_is_a_product_at_each_width(monkeypatch):

@@ -152,40 +152,12 @@ def test_the_origin_does_not_matter(kind, ridge):
         np.testing.assert_allclose(moved, scores, atol=2e-2)
 
 
-def test_the_margin_of_a_plane_that_one_has():
-    """`separator_margin` chooses b: it is half the width of the empty slab along w, wherever the origin is."""
-    X = np.array([[1.0, 7.0], [2.0, 9.0], [8.0, 1.0], [9.0, 4.0]])
-    y = [-1, -1, 1, 1]
-    for origin in (0.0, 100.0):
-        G = fm.features(X + origin, y, normalize=None, intercept="free")
-        lower, upper = fm.separator_margin(G, [2.0, 0.0])
-        assert lower <= 3.0 <= upper < 3.0 + 1e-11 and lower <= fm.max_margin(G).upper
-
-
 def test_rows_of_one_class_each():
     """Two points: half their distance, after no step; and the plane is half-way."""
     G = fm.features([[5.0, 1.0], [2.0, -3.0]], [1, -1], normalize=None, intercept="free")
     result = fm.max_margin(G, tol=1e-12)
     assert result.status == "certified" and result.lower == pytest.approx(2.5, rel=1e-12)
     assert abs(G.decision_function(result, [[3.5, -1.0]])[0]) < 1e-12
-
-
-@pytest.mark.parametrize("size", [1.0, 1e5])
-def test_softmaxes_have_half_the_weight_each(size):
-    """And ln sum exp(-m - b y) is least at the b that they stand for."""
-    rng = np.random.default_rng(0)
-    y = both_classes(rng, 20)
-    m = size * rng.normal(size=20)
-    q = np.empty(20)
-    log_total = fm._softmax_by_class(m, y, q)
-    for side in (y > 0, y < 0):
-        assert q[side].sum() == pytest.approx(0.5, rel=1e-15)
-        each = np.exp(m[side].min() - m[side])
-        np.testing.assert_allclose(q[side], 0.5 * each / each.sum(), rtol=1e-12)
-    best = 0.5 * (np.logaddexp.reduce(-m[y > 0]) - np.logaddexp.reduce(-m[y < 0]))
-    values = [np.logaddexp.reduce(-m - (best + b) * y) for b in (-1e-3, 0.0, 1e-3)]
-    assert log_total == pytest.approx(values[1], rel=1e-14)
-    assert values[1] <= min(values[0], values[2])
 
 
 @pytest.mark.parametrize("kind", ["features", "lazy"])

@@ -60,12 +60,6 @@ def slopes_by_differences(function, weights, h=1e-5):
 # ----------------------------------------------------------------------------------------------------------------------
 
 
-def test_the_layers_are_those_of_alexnet():
-    """With a quarter of the channels 64, 192, 384, 256, 256, and dense layers of 512."""
-    layers = networks.ALEXNET
-    assert [layer.channels for layer in layers] == [16, 48, 96, 64, 64, 512, 512, 10]
-
-
 def test_the_initial_weights_fill_their_interval():
     layers = networks.ALEXNET
     weights = networks.initial_weights(layers, 3, np.random.default_rng(3))
@@ -103,22 +97,6 @@ def test_forward_is_the_network_of_loops():
         for layer, W in zip(layers, weights, strict=True):
             image = layer_by_loops(layer, W, image, layer is layers[-1])
         np.testing.assert_allclose(image.ravel(), output, rtol=1e-13)
-
-
-def test_a_pool_sends_everything_back_to_the_first_of_the_largest():
-    y = np.random.default_rng(0).normal(size=(2, 6, 6, 3))
-    y[0, :2, :2, 0] = 1.5, 1.5
-    best, chosen = networks.pool(y)
-    assert best[0, 0, 0, 0] == 1.5 and chosen[0, 0, 0, 0] == 0
-    delta = np.random.default_rng(1).normal(size=(2, 3, 3, 4, 3))
-    there = networks.unpool(delta, chosen)
-    for r in range(4):  # where something goes, there is the largest, and nothing is lost
-        at = there[:, :, :, r] != 0
-        assert at.sum() == best.size and set(y[at]) == set(best.ravel())
-        np.testing.assert_array_equal(
-            there[:, :, :, r].reshape(2, 3, 2, 3, 2, 3).sum(axis=(2, 4)), delta[:, :, :, r]
-        )
-    assert there[0, 0, 0, 0, 0] != 0
 
 
 @pytest.mark.parametrize("layers", [SMALL, WITHOUT_BIASES])
@@ -213,23 +191,6 @@ def test_kernel_against_the_jacobian(few, layers, monkeypatch):
     K, outputs = networks.tangent_kernel(layers, weights, x, others)
     np.testing.assert_allclose(K, expected, rtol=0, atol=1e-9 * np.abs(expected).max())
     np.testing.assert_allclose(outputs, networks.forward(layers, weights, x)[0], rtol=1e-12)
-
-
-def test_every_layer_and_every_output_is_in_the_kernel(monkeypatch):
-    """The part of each layer alone, by the Jacobian of its weights alone."""
-    layers = SMALL
-    weights = small_weights()
-    (x, _) = images(2, seed=2)
-    outputs, passes = networks.forward(layers, weights, x)
-    deltas = networks.backward(layers, weights, passes, np.tile(np.eye(10), (2, 1, 1)))
-    by_layer = slopes_by_differences(lambda: networks.forward(layers, weights, x)[0], weights)
-    for layer, seen, delta, slopes in zip(layers, passes, deltas, by_layer, strict=True):
-        expected = np.einsum("wnc,wmc->nm", slopes, slopes)
-        for few in (0, 10**6):
-            monkeypatch.setattr(networks, "FEW", few)
-            factors = networks.layer_factors(layer, seen, delta)
-            part = networks.layer_kernel(factors, factors)
-            np.testing.assert_allclose(part, expected, rtol=0, atol=1e-9 * expected.max())
 
 
 def test_kernel_in_float32_against_float64():

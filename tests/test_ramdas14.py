@@ -51,15 +51,6 @@ INRADIUS = [
     if INSTANCES[name][1] < 0.0
     and np.linalg.matrix_rank(INSTANCES[name][0]) == INSTANCES[name][0].shape[1]
 ]
-SAMPLE = [
-    "feasible",
-    "feasible, odd n",
-    "uneven",
-    "opposite labels",
-    "lopsided",
-    "one point",
-    "a row of zeros",
-]
 
 
 # --- runs and twins -------------------------------------------------------------------------------------
@@ -800,33 +791,6 @@ def test_opposite_labels_are_never_separated(seed, kind):
     G = form(kind, np.vstack((A[:half], z, A[half:], -z)))
     for algorithm in HALTING:
         assert halting(algorithm, G, 1e-6, 600).status != "separated"
-
-
-@rotate("eps, kind", [1e-1, 1e-3, 1e-5], PLAIN)
-def test_halting_norms_are_real(eps, kind):
-    Z, _ = INSTANCES["random, infeasible"]
-    for algorithm in ("snkp, eps", "snkpvn", "isnkpvn", "isnkpvn, gamma 1.1", "isnkpvn, entropy"):
-        result = halting(algorithm, form(kind, Z), eps, 20_000)
-        assert result.status == "infeasible"
-        assert naive.norm(Z, result.p) < eps and result.upper < eps
-
-
-@rotate("name, kind", ["copies", "one point", "shifted cross-polytope"], PLAIN)
-def test_separated_at_the_start(name, kind):
-    G, Z = representation_and_rows(name, kind)
-    for algorithm in ("snkp", "snkpvn", "isnkpvn", "isnkpvn, entropy"):
-        result = halting(algorithm, G, 1e-3, 100)
-        assert result.status == "separated" and result.n_iter == 0 and result.lower > 0.0
-    assert fm.snkp(G, max_iter=0).status == "separated"
-
-
-@pytest.mark.parametrize("name", ["feasible", "feasible, odd n", "uneven", "one point"])
-@pytest.mark.parametrize(
-    "algorithm, tol", [(fm.nkp, 0.2), (fm.nkp, 0.05), (fm.snkp, 0.05), (fm.snkp, 1e-3)]
-)
-def test_without_stop_it_goes_on_to_the_maximum_margin(name, algorithm, tol):
-    result = algorithm(dense(INSTANCES[name][0]), stop=None, tol=tol)
-    assert result.status == "certified" and abs(result.upper - result.lower) <= tol * result.upper
 
 
 # --- winnow ---------------------------------------------------------------------------------------------

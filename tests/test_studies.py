@@ -3,7 +3,6 @@
 import math
 import sys
 import types
-from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -84,16 +83,6 @@ def test_families_have_the_margins_that_they_claim():
     assert min(fm.max_margin(fm.FeatureGram(Z)).lower for Z in sets) > 0
     fewer = sets[1][:, : sets[0].shape[1] - 1]  # the first is the first that is separable
     assert fm.max_margin(fm.FeatureGram(fewer)).lower < 0
-
-
-def test_easy_points_have_margins_of_their_own():
-    rng = np.random.default_rng(0)
-    hard = rp.planted_margin(10, 5, 0.07, rng)
-    Z = studies.with_easy_points(hard, 40, rng)
-    assert Z.shape == (40, 5)
-    assert np.array_equal(Z[:10], hard)
-    assert np.allclose(np.linalg.norm(Z, axis=1), 1)
-    assert Z[10:, 0].min() >= 0.3
 
 
 def test_products_are_counted_to_the_first_interval_that_is_short_enough():
@@ -265,18 +254,6 @@ def test_gaps_along_steps_are_those_to_the_planted_margin():
         assert row["gap"] == pytest.approx(1 - m.min(axis=1) / length / 0.05, abs=1e-6)
         loss = np.log(np.logaddexp(0, -m).mean(axis=1))
         assert row["ln_loss"] == pytest.approx(loss, rel=1e-9)
-
-
-def test_a_gap_that_is_not_a_separators_is_at_least_the_true_one():
-    """Of the rows (3, 0), (0, 4): the margin is 12/5; exact arithmetic knows that of every w_t."""
-    G = fm.FeatureGram([[3.0, 0.0], [0.0, 4.0]])
-    for algorithm in studies.STEPS.values():
-        found = rp.trajectory(algorithm, G, 20, 12)
-        for w in found.iterates @ G.coordinates():
-            lower, upper = fm.separator_margin(G, w)
-            a, b = map(Fraction, w.tolist())
-            share2 = min(3 * a, 4 * b) ** 2 / (a * a + b * b)
-            assert Fraction(lower) ** 2 <= share2 <= Fraction(upper) ** 2
 
 
 def test_a_tiny_loss_goes_with_a_small_margin(quick):

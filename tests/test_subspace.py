@@ -17,7 +17,6 @@ MINIMIZE = fm._minimize
 NEGLIGIBLE = fm._negligible
 NEW_SPAN = fm._new_span
 SETTLE = fm._settle
-SHORTEST = fm._shortest
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 LONG = np.longdouble
@@ -224,12 +223,6 @@ def test_products_to_a_separator(rho):
         assert result.n_iter <= products(300, margin)
 
 
-def test_a_single_point_takes_a_product():
-    """Where the bound without its last product is 0.76."""
-    result = fm.subspace_perceptron(fm.FeatureGram([[3.0, 4.0]]), stop="separated")
-    assert result.status == "separated" and result.n_iter == products(1, 1.0) == 1
-
-
 def f_at(Z, W, w, mu):
     """f of the second theorem at a point w, in the span or not, from the rows themselves."""
     x = TILT * (1 - ((Z @ W.T) ** 2).sum(axis=1)) - np.asarray(Z, LONG) @ w / mu
@@ -345,51 +338,6 @@ def test_iterates_are_those_of_the_twin(case, mu, kind):
         difference = np.asarray(Z, LONG).T @ (span.y @ span.weights - alpha)
         assert np.linalg.norm(difference.astype(float)) <= slack * max(1.0, np.linalg.norm(span.y))
         np.testing.assert_allclose(span.q, q.astype(float), rtol=0, atol=slack)
-
-
-@pytest.mark.parametrize("size", [1.0, 1e2, 1e4, 1e6])
-@pytest.mark.parametrize("case", ["feasible", "small margin", "falling"])
-def test_newton_gets_there_from_where_the_hessian_is_0(case, size):
-    """Far out one point has all the weight."""
-    Z = CASES[case] / np.linalg.norm(CASES[case], axis=1).max()
-    n = len(Z)
-    k = 8
-    for seed in range(20):
-        y = size * np.random.default_rng(seed).normal(size=k)
-        y[0] += np.max(
-            (-3.0 - Z[:, :k] @ y) / Z[:, 0]
-        )  # so that the least margin is -3, and phi < 3 + ln n + lambda
-        span = NEW_SPAN(n, 0)._replace(margins=Z.T[:k].copy(), weights=np.zeros((k, n)), y=y)
-        MINIMIZE(span, np.empty(n), 0.0, 1e-3)
-        assert (y @ span.margins).min() > 0.0  # phi has no minimum
-
-
-@pytest.mark.parametrize("case", ["no margin", "no margin, wide"])
-def test_newton_gets_to_the_minimum_where_there_is_one(case):
-    Z = CASES[case] / np.linalg.norm(CASES[case], axis=1).max()
-    n = len(Z)
-    k = 8
-    for seed in range(20):
-        y = np.random.default_rng(seed).normal(size=k)
-        y *= 3.0 / -(Z[:, :k] @ y).min()  # the least margin is -3
-        span = NEW_SPAN(n, 0)._replace(margins=Z.T[:k].copy(), weights=np.zeros((k, n)), y=y)
-        MINIMIZE(span, np.empty(n), 0.0, 1e-3)
-        assert np.linalg.norm(span.margins @ span.q) <= 1e-3 and (y @ span.margins).min() < 0.0
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_the_shortest_mixture(seed):
-    """No longer than any on the way to the last point, and nearly the shortest of all."""
-    rng = np.random.default_rng(seed)
-    U = rng.normal(size=(16, 40)) * np.logspace(0, -rng.uniform(0, 3), 16)[:, None]
-    U += rng.normal(size=40) * rng.uniform()
-    K = U @ U.T
-    c = SHORTEST(K)
-    share = np.clip((K[0, 0] - K[0, -1]) / (K[0, 0] - 2 * K[0, -1] + K[-1, -1]), 0, 1)
-    way = np.r_[1 - share, np.zeros(14), share]
-    assert c.min() >= 0 and c.sum() == pytest.approx(1, rel=1e-12)
-    assert c @ K @ c <= way @ K @ way * (1 + 1e-12)
-    assert c @ K @ c <= fm.max_margin(K, tol=1e-9).upper ** 2 * (1 + 1e-4)
 
 
 # ======================================================================================================

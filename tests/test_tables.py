@@ -140,7 +140,7 @@ def in_units(seed, low, high, n=9):
 
 @pytest.mark.parametrize("C", [1.0, 2.0**20, np.inf])
 @pytest.mark.parametrize("units", [(-12, 13), (-20, 30)])
-@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("seed", range(8))
 def test_the_interval_of_columns_in_different_units_holds_in_exact_arithmetic(seed, units, C):
     """And it is narrow where units are up to seven decades apart."""
     X, y = in_units(seed, *units)
@@ -159,23 +159,7 @@ def test_the_interval_of_columns_in_different_units_holds_in_exact_arithmetic(se
         assert chosen.status_ == "certified"
 
 
-@pytest.mark.parametrize("seed", range(10))
-def test_lengths_are_precise_where_rows_cancel(seed):
-    """What the first rounding leaves of Z'v is then as long as Z'v."""
-    rng = np.random.default_rng(seed)
-    z = 1e9 * rng.normal(size=3)
-    Z = np.vstack((z, -z + rng.normal(size=3) * 10.0 ** rng.integers(-7, -5)))
-    v = np.full(2, rng.random())
-    square = sum(
-        (sum(Fraction(a) * Fraction(b) for a, b in zip(column, v.tolist(), strict=True))) ** 2
-        for column in Z.T.tolist()
-    )
-    size, _, rounding = fm.FeatureGram(Z)._measured(v, precise=True)
-    error = rounding.length * np.sqrt(np.max(np.sum(Z * Z, axis=1))) + 1e-15 * np.sqrt(size)
-    assert np.sqrt(size) - error <= np.sqrt(float(square)) <= np.sqrt(size) + error
-
-
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(12))
 def test_the_margin_of_a_separator_and_its_slacks_holds_in_exact_arithmetic(seed):
     """1 / sqrt(||w||^2 + sum_i xi_i^2 / r_i) for integers w and b, of either sign and any scale."""
     rng = np.random.default_rng(seed)
@@ -284,7 +268,7 @@ def test_raw_columns_of_any_unit_are_certified():
 
 
 @pytest.mark.parametrize("C", [np.inf, 1.0])
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(4))
 def test_one_column_1e8_times_as_wide_as_another(seed, C):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(rng.integers(30, 400), rng.integers(2, 12)))
@@ -387,48 +371,6 @@ def test_weights_that_decay(kernel, decay):
     np.testing.assert_allclose(chosen.decision_function(X), few.decision_function(X), atol=1e-3)
 
 
-TABLES = {
-    "heavy tails": lambda rng: rng.standard_t(1.5, (3000, 8)),
-    "60 columns over 1e-3 to 1e3": lambda rng: (
-        rng.normal(size=(3000, 60)) * 10.0 ** rng.uniform(-3.0, 3.0, 60)
-    ),
-    "outliers": lambda rng: (
-        rng.normal(size=(3000, 5)) * np.where(rng.random((3000, 1)) < 0.001, 1e4, 1.0)
-    ),
-}
-
-
-@pytest.mark.parametrize("table", TABLES)
-def test_soft_margins_of_columns_in_any_unit(table):
-    rng = np.random.default_rng(0)
-    X = TABLES[table](rng)
-    scaled = X / np.median(np.abs(X), axis=0)
-    y = (scaled[:, 0] - scaled[:, 1] + rng.normal(size=len(X)) > 0).astype(int)
-    chosen = fitted(X, y, kernel="linear", C=1.0)
-    objective = (
-        0.5 * (chosen.coef_**2).sum()
-        + (
-            np.maximum(0.0, 1.0 - (2 * y - 1) * (X @ chosen.coef_[0] + chosen.intercept_)) ** 2
-        ).sum()
-    )
-    assert chosen.status_ == "certified" and objective == pytest.approx(
-        0.5 / chosen.margin_**2, rel=1e-5
-    )
-
-
-def test_incomes_with_many_zeros_end_soon_and_say_what_is_known():
-    """Squared lengths of 1e-1 to 1e10: three digits fewer than asked for, with a warning."""
-    rng = np.random.default_rng(0)
-    X = rng.lognormal(2.0, 2.5, (3000, 8)).round()
-    y = (np.log1p(X[:, 0]) - np.log1p(X[:, 1]) + rng.normal(size=3000) > 0).astype(int)
-    with warnings.catch_warnings(record=True) as found:
-        warnings.simplefilter("always")
-        chosen = fm.MaxMarginClassifier("linear", C=1.0).fit(X, y)
-    lower, upper = chosen.interval_
-    assert 0.0 < lower and upper - lower < 1e-3 * upper and chosen.status_ != "infeasible"
-    assert chosen.status_ == "certified" or found
-
-
 def test_a_soft_margin_is_never_infeasible():
     """What has no proof has a warning, at every C."""
     rng = np.random.default_rng(0)
@@ -454,6 +396,24 @@ def test_objects_that_are_numbers():
         fm.features(X, [1, 1, -1]).coordinates(),
         fm.features(X.astype(float), [1, 1, -1]).coordinates(),
     )
+
+
+def test_points_far_shorter_than_the_constant_feature():
+    """The bias of several classes is penalised: then points of 1e-13 are lost beside the constant 1."""
+    rng = np.random.default_rng(0)
+    points = 1e-13 * rng.normal(size=(60, 3))
+    labels = np.argmax(points, axis=1)
+    with pytest.warns(UserWarning, match="one scale|finite C") as told:
+        fm.MaxMarginClassifier("linear").fit(points, labels)
+    model = fm.MaxMarginClassifier("linear", intercept_scaling=3e-13).fit(points, labels)
+    assert len(told) == 1 and model.status_ == "certified"
+
+
+def test_a_row_without_length_has_a_class_beside_a_constant():
+    X = [[0.0, 1.0], [1.0, 0.5], [3.0, -1.0], [4.0, 2.0]]
+    new = [[1.0, 2.0], [0.0, 0.0], [0.0, 0.0]]
+    with_constant = fm.MaxMarginClassifier("linear", normalize="unit", intercept_scaling=1.0, C=1.0)
+    assert with_constant.fit(X, [1, 1, -1, -1]).predict(new).size == 3
 
 
 def test_points_that_are_all_0():

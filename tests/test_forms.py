@@ -1,4 +1,4 @@
-"""Data as users have them: sparse, in files, by other libraries' products, with noise, off the origin, in frames."""
+"""Points as users have them: sparse, in files, behind products, with noise (a ridge), off the origin (an intercept)."""
 
 import copy
 import functools
@@ -38,7 +38,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 @pytest.mark.parametrize("kind", [kind for kind in BY_ROWS if kind != "features"])
-@pytest.mark.parametrize("name", ["momentum", "batch_perceptron", "snkp", "max_margin"])
+@pytest.mark.parametrize("name", ["momentum", "batch_perceptron", "max_margin"])
 @pytest.mark.parametrize("ridge", [0.0, 0.3])
 def test_algorithms_walk_as_on_the_rows(kind, name, ridge):
     Z, _ = PLANTED["unequal weights"]
@@ -67,8 +67,7 @@ print(fm.momentum(G, max_iter=2).status)
 
 @pytest.mark.dear
 @pytest.mark.parametrize("kind", ["ridge", "pairs"])
-@pytest.mark.parametrize("seed", [3, 8])
-def test_a_fresh_process_may_begin_with_a_composite(kind, seed):
+def test_a_fresh_process_may_begin_with_a_composite(kind):
     """Code from the cache on disk needs Numba's threads to be there when it is loaded, in whatever order, which depends
     on the hashes of strings: else LLVM ends the process."""
     for _ in range(2):  # the second time all of it is in the cache
@@ -76,7 +75,7 @@ def test_a_fresh_process_may_begin_with_a_composite(kind, seed):
             [sys.executable, "-c", FRESH, kind],
             check=True,
             cwd=ROOT,
-            env={**os.environ, "PYTHONHASHSEED": str(seed)},
+            env={**os.environ, "PYTHONHASHSEED": "3"},
         )
 
 
@@ -312,8 +311,8 @@ RIDGED = {
 @pytest.mark.parametrize("name", RIDGED)
 @pytest.mark.parametrize(
     "ridge",
-    [1e-6, 0.1, 30.0, np.random.default_rng(0).permutation(np.geomspace(0.01, 30.0, 40))],
-    ids=["small", "middling", "large", "of each point"],
+    [1e-6, 30.0, np.random.default_rng(0).permutation(np.geomspace(0.01, 30.0, 40))],
+    ids=["small", "large", "of each point"],
 )
 def test_a_ridge_is_added_to_the_diagonal(name, ridge):
     """Of the matrix, of both operations, and of the interval of the maximum margin."""
@@ -339,12 +338,6 @@ def test_a_ridge_is_added_to_the_diagonal(name, ridge):
     np.testing.assert_allclose(G.block(some, some), part, rtol=1e-12, atol=1e-13)
     if "operator" not in name:
         np.testing.assert_allclose(G.restrict(some).dense(), part, rtol=1e-12, atol=1e-13)
-    share = v / np.abs(v).sum()
-    for precise in (False, True):
-        value, product, rounding = G._measured(share, precise=precise)
-        close(product, exact @ share)
-        assert value == pytest.approx(share @ exact @ share, rel=1e-12)
-        assert rounding.margins < 1e-13
     one = fm.max_margin(G)
     two = fm.max_margin(exact)
     least = np.min(ridge)
