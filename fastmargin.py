@@ -2202,7 +2202,7 @@ def _constant_feature(constant, name):
     return constant
 
 
-def _gamma_of(params, X):
+def _gamma_of(params, X, weights=None):
     """Return gamma: a number, 1/(2 sigma2), 1/d for "auto", 1/(d Var X) for "scale", or 1/d if all of X is equal."""
     if "sigma2" in params:
         if "gamma" in params:
@@ -2215,18 +2215,22 @@ def _gamma_of(params, X):
     d = X.shape[1]
     if _choice(gamma, "gamma", ("scale", "auto")) == "auto":
         return 1.0 / d
-    spread = d * _variance(X)
+    spread = d * _variance(X, weights)
     return 1.0 / spread if spread > 0.0 else 1.0 / d
 
 
-def _variance(X):
-    """Return the variance of the entries of X, zeros included."""
+def _variance(X, weights=None):
+    """Return the variance of the entries of X, zeros included; a row of weight k counts as k rows."""
+    n, d = X.shape
+    if weights is None:
+        weights = np.ones(n)
+    shares = weights / (d * weights.sum())
+    mean = float(shares @ np.asarray(X.sum(axis=1, dtype=np.float64)).ravel())
     if not _is_sparse(X):
-        return float(X.var(dtype=np.float64))
-    size = X.shape[0] * X.shape[1]
-    values = X.data.astype(np.float64)
-    mean = values.sum() / size
-    return float((((values - mean) ** 2).sum() + (size - values.size) * mean**2) / size)
+        return float(shares @ np.square(X - mean, dtype=np.float64).sum(axis=1))
+    of_entries = np.repeat(shares, np.diff(X.indptr))
+    spread = X.data - mean
+    return float(of_entries @ spread**2 + (1.0 - of_entries.sum()) * mean**2)
 
 
 def _exponential(real, integer, digits, lowest, degree, high, low):
@@ -11560,14 +11564,12 @@ class _TrainingSet(NamedTuple):
     rows : array of int, (k,), their numbers among all points
     labels : array of int, (k,), the position of each one's class in classes_
     weights : array, (k,), sample weights, of equal points their sum
-    numbers : dict, the parameters of the kernel by name; gamma="scale" is that of all points given
     """
 
     X: Any
     rows: Array
     labels: Array
     weights: Array
-    numbers: dict[str, Any]
 
 
 def _column_names(X):
@@ -11707,11 +11709,10 @@ class MaxMarginClassifier:
     hold it, and f is that of a soft margin, with the C that the warning names, about 1 / max_i G_ii.  This also happens
     for C above 1e4 / max_i G_ii if rounding hides the soft margin.
 
-    A point of sample_weight k counts as k copies of it, but for gamma="scale", which is that of X whatever the weights,
-    as in SVC.  Copies count as one point with the sum of their weights (proof: "Copies of a point" in
-    figures/THEOREMS.md).  A hard margin depends on weights only through which of them are 0.  Weights, times those of
-    the classes, must be within a factor of 1e16 of each other, or 0, and 1/(2 C w_i) from 1e-16 to 1e16 times
-    max_i K(x_i, x_i).
+    A point of sample_weight k counts as k copies of it, also for gamma="scale", and copies count as one point with the
+    sum of their weights (proof: "Copies of a point" in figures/THEOREMS.md).  A hard margin depends on weights only
+    through which of them are 0.  Weights, times those of the classes, must be within a factor of 1e16 of each other, or
+    0, and 1/(2 C w_i) from 1e-16 to 1e16 times max_i K(x_i, x_i).
 
     With several classes G has n (n_classes - 1) rows, and a product costs n_classes products with the kernel matrix.
     2,000 points of 100 classes took about a second.
@@ -11854,7 +11855,6 @@ class MaxMarginClassifier:
         n, self.n_features_in_ = X.shape
         if names is not None:
             self.feature_names_in_ = names
-        numbers = self._kernel_numbers(X)
         classes, labels = _targets(y, n)
         if sample_weight is None:
             sample_weight = 1.0
@@ -11885,9 +11885,9 @@ class MaxMarginClassifier:
             self.class_weight, classes, np.bincount(labels, weights)
         )
         _refuse_weights(weights * self.class_weight_[labels])
-        return _TrainingSet(X, rows, labels, weights, numbers)
+        return _TrainingSet(X, rows, labels, weights)
 
-    def _kernel_numbers(self, X):
+    def _kernel_numbers(self, data):
         """Return the parameters of the kernel by name, with gamma as a number."""
         accepted = _accepted(self.kernel)
         numbers = {name: getattr(self, name, None) for name in accepted}
@@ -11895,7 +11895,8 @@ class MaxMarginClassifier:
         if "sigma2" in numbers and isinstance(self.gamma, str):
             del numbers["gamma"]
         if "gamma" in accepted:
-            numbers["gamma"] = _gamma_of(numbers, X)
+            # "scale" depends on the sample weights, which representations do not know.
+            numbers["gamma"] = _gamma_of(numbers, data.X, data.weights)
             numbers.pop("sigma2", None)
         return numbers
 
@@ -11925,7 +11926,7 @@ class MaxMarginClassifier:
         else:
             is_stored = self._takes("precomputed") or callable(self.kernel)
             make = gram if is_stored or X.shape[0] <= _STORED_POINTS else lazy_gram
-            G = make(X, signs, kernel=self.kernel, **form, **data.numbers)
+            G = make(X, signs, kernel=self.kernel, **form, **self._kernel_numbers(data))
         return G if n_classes == 2 else pair_gram(G, data.labels, n_classes)
 
     def _solve(self, hard, data):

@@ -1063,20 +1063,51 @@ EXACT = "maximum margin"
 STORED = 20_000  # images, of which the kernel matrix fits into memory
 
 
-def tangent_kernel(W, A, B):
-    """Return the tangent kernel of a network with the hidden weights W, (m, d), between two sets of points."""
-    A_gates = (A @ W.T > 0.0).astype(float)
-    B_gates = (B @ W.T > 0.0).astype(float)
-    hidden = (A_gates * (A @ W.T)) @ (B_gates * (B @ W.T)).T
-    return (hidden + (A @ B.T) * (A_gates @ B_gates.T)) / len(W)
+class TangentKernel(fm.Kernel):
+    """<relu(Wx), relu(Wx')> / m + <x, x'> (how many units are active at both points) / m, of m hidden units.
+
+    ``function`` gives Wx, and ``degree`` is m.  A row of prepared points has relu(Wx), the active units and x.
+    """
+
+    def prepare(self, X):
+        hidden = self.function(X)
+        return super().prepare(np.hstack((np.maximum(hidden, 0.0), hidden > 0.0, X)))
+
+    def parts(self, points):
+        m = self.degree
+        return points.rows[:, :m], points.rows[:, m : 2 * m], points.rows[:, 2 * m :]
+
+    def _fill(self, A, B, out):
+        hidden, active, x = (a @ b.T for a, b in zip(self.parts(A), self.parts(B), strict=True))
+        out[:] = (hidden + active * x) / self.degree
+
+    def diagonal(self, points):
+        hidden, active, x = ((part**2).sum(axis=1) for part in self.parts(points))
+        return (hidden + active * x) / self.degree
+
+    def rounding(self, points):
+        return 2.0 * points.terms() * np.finfo(float).eps
+
+
+def tangent_gram(W, X, scaling):
+    """Return K of a random network with the hidden weights W, (m, d); on demand where it would not fit into memory."""
+    kernel = TangentKernel("tangent", degree=len(W), function=lambda X: X @ W.T)
+    if len(X) <= STORED:
+        return fm.gram(
+            X,
+            kernel=lambda A, B: kernel.block(kernel.prepare(A), kernel.prepare(B)),
+            normalize=scaling,
+        )
+    K = fm.LazyGram(kernel, kernel.prepare(X), scaling, 0.0)
+    K.d = X.shape[1]  # of points as they are given
+    return K
 
 
 def sampling_rows(job, steps, scaling, X, y, X_test, y_test):
     """Return the rows of a method, job = (name, seed), on the tangent kernel of a random network."""
     method, seed = job
     W = np.random.default_rng(seed).normal(size=(128, X.shape[1]))
-    K = fm.gram(X, kernel=partial(tangent_kernel, W), normalize=scaling)
-    G = fm.pair_gram(K, y, 10)
+    G = fm.pair_gram(tangent_gram(W, X, scaling), y, 10)
     sampling = partial(fm.adaptive_sampling, seed=seed)
     small_step = math.sqrt(math.log(9 * len(y)) / steps)
     algorithm = {

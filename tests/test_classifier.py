@@ -637,6 +637,17 @@ def test_a_large_C_on_two_points():
         assert model.status_ == "certified" and abs(model.coef_[0, 0] * 13.0 + 1.0) < 1e-4
 
 
+@pytest.mark.parametrize("kernel", ["rbf", "poly", "laplacian"])
+def test_the_scale_of_gamma_is_that_of_the_weighted_points(kernel):
+    times = RNG.integers(0, 4, 60)
+    gamma = 1.0 / (X2.shape[1] * np.repeat(X2, times, axis=0).var())
+    scores = [
+        fm.MaxMarginClassifier(kernel, gamma=given, C=1.0).fit(X2, Y2, times).decision_function(X2)
+        for given in ("scale", gamma)
+    ]
+    np.testing.assert_allclose(*scores, rtol=1e-8, atol=1e-8 * np.abs(scores[1]).max())
+
+
 def test_parameters_by_name():
     weights = {"a": 2.0}
     chosen = fm.MaxMarginClassifier("ntk", C=2.0, class_weight=weights)
