@@ -2227,9 +2227,9 @@ def _variance(X, weights=None):
     shares = weights / (d * weights.sum())
     mean = float(shares @ np.asarray(X.sum(axis=1, dtype=np.float64)).ravel())
     if not _is_sparse(X):
-        return float(shares @ np.square(X - mean, dtype=np.float64).sum(axis=1))
+        return float(shares @ (np.subtract(X, mean, dtype=np.float64) ** 2).sum(axis=1))
     of_entries = np.repeat(shares, np.diff(X.indptr))
-    spread = X.data - mean
+    spread = np.subtract(X.data, mean, dtype=np.float64)
     return float(of_entries @ spread**2 + (1.0 - of_entries.sum()) * mean**2)
 
 
