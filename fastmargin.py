@@ -1957,7 +1957,7 @@ class _Polynomial(Kernel):
         return self.degree * _sum_error(points.terms() + 16) + _sum_error(2 * self.degree + 8)
 
 
-_FEW_COORDINATES = 64  # up to which the distances of a Gaussian kernel are sums of differences
+_FEW_COORDINATES = 32  # up to which the distances of a Gaussian kernel are sums of differences
 
 
 class _Gaussian(Kernel):
