@@ -494,7 +494,8 @@ def gamma_of(kernel, X):
     """A power of two, by which the largest gamma ||x - x'|| is about 1."""
     ranges = np.ptp(X, axis=0)
     scale = math.frexp(float(ranges.max()) or float(np.abs(X).max()))[1]
-    return math.ldexp(1.0, -scale * (2 if kernel == "rbf" else 1))
+    power = -scale * (2 if kernel == "rbf" else 1)
+    return math.ldexp(1.0, min(power, 1000))  # of points beyond, which are refused
 
 
 def by_distances(kernel, X):
