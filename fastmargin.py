@@ -9073,6 +9073,7 @@ def steepest_descent(
 #
 #     "solved"      the gap, or ||p||_G, is as small as was asked
 #     "large"       the support is too large for this method
+#     "few"         the support is small enough for faces
 #     "slow"        the steps gain too little, or the method is at a limit of its work
 #     "long"        the steps go well, and another iteration goes on with them
 #     "rounding"    all that is left to gain is rounding
@@ -9217,7 +9218,6 @@ class _Problem:
         self.lengths = np.sqrt(self.diagonal / scale)
         self.relative_lengths = G._relative_lengths()
         self.reads = np.zeros(1)
-        self.matrix = self._matrix()
         self.adder = _adder(self.base)
         self.blur = G.rounding().square * scale
         self.last = None
@@ -9225,15 +9225,15 @@ class _Problem:
         self.is_done = False
         self.has_warned = False
 
-    def _matrix(self):
-        """Return the matrix of the base if it is stored, or if an entry costs more than to read all that it has."""
+    @functools.cached_property
+    def matrix(self):
+        """The matrix of the base if it is stored, or if an entry costs more than to read all that it has."""
         base = self.base
         if isinstance(base, DenseGram):
             return base.matrix
         n = self.n
         if not isinstance(base, _RowGram) or n > min(base._width, _FEW_POINTS):
             return None
-        self.reads[0] += n * n
         every = np.arange(n)
         return _frozen(base.block(every, every))
 
@@ -9907,12 +9907,12 @@ def _preconditioned_conjugate_gradients(product, precondition, measure, b, resid
     return b, residual
 
 
-def _newton_on_classes(G, ridge, w, tol, most=_MOST_NEWTON_STEPS):
+def _newton_on_classes(G, ridge, w, tol, most, few=0):
     """Minimize ||w||^2 / 4 + sum_i max(0, 1 - m_i)^2 / (2 r_i) over the separators of the classes, for pairs of rows.
 
     w has the separators one behind the other, as `PairGram._lift` returns them, and m_i are the margins of the pairs.
     Equations are solved by conjugate gradients, preconditioned by those of each class alone.  Return (weights, steps),
-    where weights_i = max(0, 1 - m_i) / r_i, once their relative gap is tol.
+    where weights_i = max(0, 1 - m_i) / r_i, once their relative gap is tol, or no more than ``few`` are above 0.
     """
     rows = G.K.coordinates()
     m = G._margins(w)
@@ -9923,7 +9923,7 @@ def _newton_on_classes(G, ridge, w, tol, most=_MOST_NEWTON_STEPS):
         weights = slacks / ridge
         previous = value
         value = 0.5 * _dot(w, w) + _dot(slacks, weights)
-        if not value < previous:
+        if not value < previous or np.count_nonzero(weights) <= few:
             break
         image = G._lift(weights)
         if _relative_gap(weights, G._margins(image), ridge) <= tol:
@@ -9970,9 +9970,16 @@ def _blocks_of_classes(rows, shares):
 def _by_newton_steps(problem, limits, alpha, m):
     """Minimize by Newton steps in coordinates; return why they end."""
     base = problem.base
+    end = "solved"
     if isinstance(base, PairGram):
         w = base._lift(alpha / problem.scale)
-        weights, steps = _newton_on_classes(base, problem.ridge, w, limits.tol)
+        # Equations get harder as slacks get fewer, and faces faster.
+        few = 2 * _FIRST_FACE
+        weights, steps = _newton_on_classes(
+            base, problem.ridge, w, limits.tol, _MOST_NEWTON_STEPS, few
+        )
+        if np.count_nonzero(weights) <= few:
+            end = "few"
     else:
         rows, penalty = _with_bias(base.coordinates(), problem.signs)
         w = penalty * (alpha / problem.scale @ rows)
@@ -9980,7 +9987,7 @@ def _by_newton_steps(problem, limits, alpha, m):
     problem.reads[0] += (2 * steps + 1) * problem.n**2
     if all(weights[side].any() for side in problem.sides):  # else all slacks are rounding
         alpha[:] = weights * problem.scale
-    return "solved"
+    return end
 
 
 def _in_coordinates(problem, tol, result):
@@ -10874,7 +10881,7 @@ def _next_method(limits, method, end, support, m, is_halved, is_free):
     if method == _FACES:
         return _PAIRS if end == "large" or support > 2 * _LARGEST_FACE else _FACES
     if method == _NEWTON:
-        if is_halved:
+        if is_halved and end != "few":
             return _NEWTON
         return _FACES if support <= limits.largest_face else _PAIRS
     if method == _PAIRS and end == "solved" and is_halved and is_free:

@@ -41,6 +41,12 @@ append = compiled(fm._append)
 TOLERANCES = [1e-3, 1e-9, 1e-12]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def compiled_steps():
+    """Compile what calls `_minimizing_step`, which some tests watch through a function that cannot be compiled."""
+    fm.max_margin(fm.FeatureGram(rows_of(20, 2, 1)).with_ridge(1.0))
+
+
 def reachable(kind, tol, s, rho):
     """The tolerance, unless G does not allow as little: 6 u s / rho^2 over a dense G, with room for those of Z Z', and
     up to u s / rho^2 over features, where the weights are rounded."""
@@ -1307,7 +1313,7 @@ def test_newton_steps_on_classes(seed, monkeypatch):
         return solve(product, precondition, *given)
 
     monkeypatch.setattr(fm, "_preconditioned_conjugate_gradients", watched)
-    weights, steps = fm._newton_on_classes(G, ridge, w, 1e-12)
+    weights, steps = fm._newton_on_classes(G, ridge, w, 1e-12, 200)
     assert len(seen) == steps
     product, precondition = seen[0]
     for u in np.eye(12):
