@@ -823,7 +823,8 @@ def _first_copies(X, labels):
 
     X, (n, d), are checked points; labels, (n,), are whole numbers.
     """
-    sums = np.asarray(X.sum(axis=1, dtype=np.float64)).ravel()
+    # Texts of as many words each have equal sums, unless words weigh differently.
+    sums = X @ np.sqrt(np.arange(X.shape[1])) if _is_sparse(X) else X.sum(axis=1, dtype=np.float64)
     in_order = np.sort(sums)
     repeated = in_order[1:][in_order[1:] == in_order[:-1]]
     place = np.arange(len(labels))
