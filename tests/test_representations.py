@@ -751,16 +751,17 @@ EVERY = [
 ]
 
 
+@pytest.mark.parametrize("ridge", [0.0, 0.3])
 @pytest.mark.parametrize("name, maker, normalize, c", EVERY)
-def test_facts_and_scores_are_those_of_the_formula(name, maker, normalize, c):
+def test_facts_and_scores_are_those_of_the_formula(name, maker, normalize, c, ridge):
     """Labels, parameters, matrix, bias and scores of new points, of every kernel, normalisation and intercept."""
-    G = makers(name)[maker](Y, normalize=normalize, intercept=c)
+    G = makers(name)[maker](Y, normalize=normalize, intercept=c, ridge=ridge)
     assert np.array_equal(G.labels, Y)
     assert G.kernel.name == name.split(",")[0]
     for parameter, value in KERNELS[name][2].items():
         assert getattr(G.kernel, parameter) == value
     assert (G.normalize, G.intercept, len(G)) == (normalize, c, 30)
-    matrix = Y[:, None] * values(name, X, X, normalize, c) * Y
+    matrix = Y[:, None] * values(name, X, X, normalize, c) * Y + ridge * np.eye(30)
     if not (c == "free" and normalize is None and name == "linear"):  # from another origin
         np.testing.assert_allclose(np.asarray(G), matrix, atol=1e-11 * np.abs(matrix).max())
     alpha = RNG.random((2, 30))
@@ -782,20 +783,24 @@ def test_facts_and_scores_are_those_of_the_formula(name, maker, normalize, c):
     np.testing.assert_allclose(G.decision_function(alpha[1], new), found[1], rtol=0, atol=size)
 
 
-@pytest.mark.parametrize("name", ["linear", "rbf", "callable", "precomputed"])
-def test_pairs_score_each_class(name):
+@pytest.mark.parametrize("c", [0.0, 1.5])
+@pytest.mark.parametrize("normalize", ["unit", "max", None])
+@pytest.mark.parametrize("name", KERNELS)
+def test_pairs_score_each_class(name, normalize, c):
     """f_c(x) = sum_i T_ci K(x_i, x) with the class weights T of the pairs."""
+    if name == "precomputed" and normalize == "unit":
+        return  # which K(x, x) of new points would be needed for
     for maker, make in makers(name).items():
-        K = make(normalize=None)
+        K = make(normalize=normalize, intercept=c)
         G = fm.pair_gram(K, CLASSES, 3, ridge=0.1)
-        assert np.array_equal(G.labels, CLASSES) and G.kernel.name == name
+        assert np.array_equal(G.labels, CLASSES) and G.kernel.name == name.split(",")[0]
         alpha = RNG.random((2, 60))
         T = np.zeros((2, 3, 30))
         for k, (i, j) in enumerate((i, j) for i in range(30) for j in range(3) if j != CLASSES[i]):
             T[:, CLASSES[i], i] += alpha[:, k]
             T[:, j, i] -= alpha[:, k]
         new = function(NEW, X) if name == "precomputed" else NEW
-        scores = np.einsum("kci,mi->kmc", T, values(name, NEW, X, None, 0.0))
+        scores = np.einsum("kci,mi->kmc", T, values(name, NEW, X, normalize, c))
         found = G.decision_function(alpha, new)
         assert found.shape == (2, 7, 3), maker
         close = {"rtol": 0.0, "atol": 1e-11 * np.abs(scores).max()}
