@@ -1820,7 +1820,7 @@ _EVALUATED = 1024  # rows and columns of a kernel matrix that a product evaluate
 class Kernel(NamedTuple):
     """A kernel with its parameters, as the training points determine them: the fact ``G.kernel``.
 
-    Each kernel is a subclass with an entry in `_KERNELS`.  It names its parameters in ``takes`` and has three methods:
+    Each kernel is a subclass, those with names have an entry in `_KERNELS`.  It names its parameters in ``takes`` and has three methods:
     `_fill` gives its values, `diagonal` gives K(x, x), and `rounding` bounds the error of a value.
 
     Attributes
@@ -1830,8 +1830,8 @@ class Kernel(NamedTuple):
     gamma, coef0, degree : float, float, int
         gamma is a number, whatever it was chosen by.
     center : array, shape (d,), or None
-        A point near the others, if these are far from 0.  It is subtracted from all points without rounding, which
-        changes no distance.  It is also that of "linear" with a free intercept.
+        A point near the others, if these are far from 0.  It is subtracted from all points, from those of the training
+        without rounding, which changes no distance.  It is also that of "linear" with a free intercept.
     function : callable, or None for a named kernel
 
     Examples
@@ -1926,7 +1926,7 @@ class Kernel(NamedTuple):
 
 
 class _Linear(Kernel):
-    """<x, x'>, whose error is at most e_d ||x|| ||x'|| for d terms."""
+    """<x, x'>, whose error is at most e ||x|| ||x'|| with e = `_sum_error`(d + 16) for d terms."""
 
     def _fill(self, A, B, out):
         _inner_products(A.rows, B.rows, out)
@@ -1964,8 +1964,8 @@ _FEW_COORDINATES = 32  # up to which the distances of a Gaussian kernel are sums
 class _Gaussian(Kernel):
     """exp(-gamma ||x - x'||^2).
 
-    Distances of few coordinates come from differences, with a relative error of e_d, which exp reduces.  Others come
-    from inner products, whose error is e_d times the squares of the points.  There ||x||^2 is taken too small by that
+    Distances of few coordinates come from differences, with a relative error of e, that of `_Linear`, which exp reduces.
+    Others come from inner products, whose error is e times the squares of the points.  There ||x||^2 is taken too small by that
     error: K is rounded upwards, and it is exactly 1 for two copies of a point.
     """
 
@@ -11552,7 +11552,8 @@ def _proved(G, index, weights):
 
 # For more points G is evaluated on demand.
 _STORED_POINTS = 3000
-# Where rounding hides the soft margin of a larger C, one with C max_i G_ii equal to this number stands in.
+# Where rounding hides the soft margin of a larger C, one with C max_i G_ii near this number stands in, for weights of 1
+# in the mean.
 _SOFT = 1e4
 
 
