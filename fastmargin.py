@@ -1820,8 +1820,8 @@ _EVALUATED = 1024  # rows and columns of a kernel matrix that a product evaluate
 class Kernel(NamedTuple):
     """A kernel with its parameters, as the training points determine them: the fact ``G.kernel``.
 
-    Each kernel is a subclass, those with names have an entry in `_KERNELS`.  It names its parameters in ``takes`` and has three methods:
-    `_fill` gives its values, `diagonal` gives K(x, x), and `rounding` bounds the error of a value.
+    Each kernel is a subclass; `_KERNELS` has those with names.  It names its parameters in ``takes`` and has three
+    methods: `_fill` gives its values, `diagonal` gives K(x, x), and `rounding` bounds the error of a value.
 
     Attributes
     ----------
@@ -1964,9 +1964,9 @@ _FEW_COORDINATES = 32  # up to which the distances of a Gaussian kernel are sums
 class _Gaussian(Kernel):
     """exp(-gamma ||x - x'||^2).
 
-    Distances of few coordinates come from differences, with a relative error of e, that of `_Linear`, which exp reduces.
-    Others come from inner products, whose error is e times the squares of the points.  There ||x||^2 is taken too small by that
-    error: K is rounded upwards, and it is exactly 1 for two copies of a point.
+    Distances of few coordinates come from differences, with a relative error of e = `_sum_error`(d + 16), which exp
+    reduces.  Others come from inner products, whose error is e times the squares of the points.  There ||x||^2 is taken
+    too small by that error: K is rounded upwards, and it is exactly 1 for two copies of a point.
     """
 
     takes = ("gamma", "sigma2")
