@@ -9040,7 +9040,7 @@ def steepest_descent(
 # ======================================================================================================
 #
 # Scale.  The weights alpha >= 0 have p = alpha / sum alpha.  Margins are in units of s: m = G alpha / s.  The length of
-# point i is length_i = sqrt(G_ii / s), so that the longest has length 1.
+# point i is length_i = sqrt(G_ii / s), so that the longest has length 1, without a ridge and from the first origin.
 #
 # Problem.  Minimize alpha' m / 2 - sum alpha over alpha >= 0; then p has the least ||p||_G in the simplex.  At the
 # minimum m_i = 1 where alpha_i > 0, and m_i >= 1 elsewhere; a point with m_i < 1 is a violator.  The best multiple of
@@ -9062,17 +9062,19 @@ def steepest_descent(
 # Four rules choose:
 #
 #     (1) First comes NEWTON in at most 256 coordinates, of a class.  Else FACES come first for at most 256 points, and
-#         DESCENT where it can be.  Else PAIRS do where entries are stored or there is a ridge, and FACES elsewhere.
-#     (2) DESCENT goes on while it is fast, NEWTON while it halves the gap, and FACES while they have not outgrown 256
-#         points; beyond, pair steps are faster.
-#     (3) PAIRS follow, or after DESCENT in coordinates NEWTON, and after NEWTON FACES if these can hold the support.
-#     (4) Where PAIRS are slow, NEWTON follows if there is a ridge and most points have slacks, or the support is too
-#         large for faces.  Else FACES follow, up to 3,000 points of support.  Beyond, PAIRS go on by themselves, on the
-#         8,000 worst points at a time; FACES are tried up to 6,000 where they get nowhere.
+#         DESCENT where it can be.  Else PAIRS do where there is a ridge, or entries are stored and no intercept is
+#         free, and FACES elsewhere.  A support to begin with goes to FACES, one of more than 512 points to PAIRS.
+#     (2) DESCENT goes on while it is fast, and NEWTON while it halves the gap.  FACES go on, but those that began with
+#         at most 256 points end beyond that number, where pair steps are faster.
+#     (3) PAIRS follow.  But NEWTON follows DESCENT in coordinates, FACES follow NEWTON if these can hold the support,
+#         and PAIRS follow themselves where they have halved the gap and a free intercept may find a better origin.
+#     (4) Where PAIRS are slow, or the support is too large for faces, NEWTON follows if there is a ridge.  Else FACES
+#         follow, up to 3,000 points of support.  Beyond, PAIRS go on by themselves, on the 8,000 worst points at a
+#         time; FACES are tried up to 6,000 where they get nowhere.
 #
 # A method says why it ends:
 #
-#     "solved"      the gap, or ||p||_G, is as small as was asked
+#     "solved"      the gap, or ||p||_G, is as small as was asked; NEWTON cannot tell, and says so at its end
 #     "large"       the support is too large for this method
 #     "few"         the support is small enough for faces
 #     "slow"        the steps gain too little, or the method is at a limit of its work
@@ -9141,7 +9143,7 @@ _SMALL_PENALTY = 0.1
 #   larger ridges leave ||p||_G too long, smaller ones rounding
 _LITTLE_RIDGE = 1e-9
 _STEPS_TO_WITNESS = 60
-#   support above which they take over if most points have slacks; 0 x3 for soft margins
+#   support above which they take over if most points are violators; 0 x3 for soft margins
 _FEW_SLACK = 1000
 #   least ridge, in units of s, with which conjugate gradients and descent can
 _STIFF_RIDGE = 1e-8
@@ -9191,7 +9193,7 @@ class _Problem:
     sides : index arrays of points, each of which has the same share of the weight: all points, or the two classes
     lengths : length_i, of the G that is read
     relative_lengths : those of G that rounding is relative to, see `Rounding`
-    reads : array of one entry, how many entries of G have been read
+    reads : array of one entry, how many entries of G have been read; a product by rows counts as n^2
     matrix : entries of base that are stored, or of rows that are wider than they are many; else None
     adder : what `_adder` returns, which keeps columns, or None
     blur : a bound on the rounding of a product v'Gv for ||v||_1 <= 1
@@ -9487,15 +9489,12 @@ class _Limits(NamedTuple):
     turns: int
     by_points: bool
 
-    def has_slacks(self, m):
-        """Return True if Newton steps are best: they are possible, and most points have slacks."""
-        return self.takes_newton_steps and 2 * np.count_nonzero(m < 1.0) > m.size
-
     def is_for_newton_steps(self, support, m):
         """Return True if the support has outgrown faces, or will, and Newton steps are better."""
-        if support > 2 * _LARGEST_FACE:
-            return self.takes_newton_steps
-        return support > _FEW_SLACK and self.has_slacks(m)
+        is_too_large = support > 2 * _LARGEST_FACE
+        has_many_violators = 2 * np.count_nonzero(m < 1.0) > m.size
+        may_grow = support > _FEW_SLACK and has_many_violators
+        return self.takes_newton_steps and (is_too_large or may_grow)
 
 
 def _has_stored_entries(G):
@@ -10602,7 +10601,10 @@ def _passes_over_rows_of_points(problem):
 
 
 def _by_descent(problem, limits, alpha, m):
-    """Make steps on one weight, or one point of pairs, after another over active points alone; return why they end."""
+    """Make steps on one weight, or one point of pairs, after another; return why they end.
+
+    The first turn is over all points, those that follow over active points alone.
+    """
     base = problem.base
     n = problem.n
     v = alpha / problem.scale
@@ -10870,7 +10872,7 @@ def _first_method(problem, limits, support):
     return _FACES
 
 
-def _next_method(limits, method, end, support, m, is_halved, is_free):
+def _next_method(limits, method, end, support, is_halved, is_free):
     """Choose the next method by rules (2) to (4), after one that ended for a reason.
 
     ``is_halved`` tells if it halved the gap, ``is_free`` if the intercept is free.
@@ -10887,9 +10889,10 @@ def _next_method(limits, method, end, support, m, is_halved, is_free):
         return _FACES if support <= limits.largest_face else _PAIRS
     if method == _PAIRS and end == "solved" and is_halved and is_free:
         return _PAIRS  # from a better origin
-    if end == "large" or support > _LARGEST_FACE or (end == "slow" and limits.has_slacks(m)):
-        return _NEWTON if limits.takes_newton_steps else _PAIRS
-    return _FACES
+    is_too_large = end == "large" or support > _LARGEST_FACE
+    if limits.takes_newton_steps and (is_too_large or end == "slow"):
+        return _NEWTON
+    return _PAIRS if is_too_large else _FACES
 
 
 def _are_zero(G, points):
@@ -10956,7 +10959,7 @@ def _exact_loop(G, k, until, alpha, m, method, reads, problem, limits):
         # 4. Choose the next method.
         support = np.count_nonzero(alpha)
         is_free = problem.signs is not None
-        following = _next_method(limits, current, end, support, m, is_halved, is_free)
+        following = _next_method(limits, current, end, support, is_halved, is_free)
         method[0] = following
         if following == _PAIRS and support > _LARGEST_FACE:
             if current == _NEWTON and limits.in_coordinates:
@@ -11040,8 +11043,9 @@ def max_margin(
       which may hide margins below 2e-8 sum_i p_i sqrt(G_ii): so no data are infeasible there, and the same points may
       have a small margin with features.
 
-    *Unlike columns.*  Where rounding ends the run, and the rows have fewer than 3,000 coordinates, Newton steps look
-    for the separator itself.  Its coordinates are certified where no weights are: they are the `Result.separator`.
+    *Unlike columns.*  Where the run would end as "rounding" or "infeasible", and the rows have fewer than 3,000
+    coordinates, Newton steps look for the separator itself.  Its coordinates are certified where no weights are: they
+    are the `Result.separator`.
 
     *Noisy labels* leave a large support.  With a ridge, which is a soft margin, (2) solves such problems in a few
     iterations.  Without one, a support of more than 3,000 points is left to pair steps, on 8,000 points at a time: a
