@@ -1139,7 +1139,7 @@ def sampling_rows(job, steps, scaling, X, y, X_test, y_test):
 @figure(
     "ji21:fig3",
     "On {images} images sampling with momentum overtakes the batch perceptron in margin, in long runs",
-    minutes=2.5,
+    minutes=4.5,
     data="mnist",
     panels=(1, 2),
     height=3.4,
