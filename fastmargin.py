@@ -2288,7 +2288,7 @@ def _decays(row):
         _double_decays(row)
 
 
-@njit(cache=_CACHE, fastmath=_FAST)
+@njit(cache=_CACHE)  # whatever it is inlined into, its bits are the same
 def _exponents(row, factor, a, b):
     for j in range(row.size):
         row[j] = factor * row[j] - a - b[j]
@@ -12172,7 +12172,7 @@ def _fill_cache():
     # Products with so many points are shared among threads, and points so far apart have a margin.
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 3, 1500)
-    X = rng.normal(size=(1500, 200)) + 6.0 * np.eye(3, 200)[labels]
+    X = rng.normal(size=(1500, 300)) + 6.0 * np.eye(3, 300)[labels]
     signs = np.where(labels > 0, 1, -1)
     print("compiling gram and features", flush=True)
     representations = (gram(X[:50], signs[:50]), gram(X, signs), features(X, signs))
