@@ -2256,7 +2256,6 @@ def _exponential(real, integer, digits, lowest, degree, high, low):
     half = real(0.5)
     bias = (1 << (np.dtype(real).itemsize * 8 - 2 - digits)) - 1
 
-    @njit(cache=_CACHE, fastmath={"contract"})
     def decays(row):
         for j in range(row.size):
             x = max(min(row[j], zero), lowest)
@@ -2268,7 +2267,9 @@ def _exponential(real, integer, digits, lowest, degree, high, low):
             power = integer((integer(np.int32(k)) + bias) << digits).view(real)
             row[j] = value * power
 
-    return decays
+    # Numba keeps compiled code under this name: processes that fill a cache at once must not mix up the precisions.
+    decays.__qualname__ = f"decays_of_{np.dtype(real).name}"
+    return njit(cache=_CACHE, fastmath={"contract"})(decays)
 
 
 # The polynomials err by 6e-9 and 5e-18, the values by about 1e-7 and at most 2^-52 of themselves.
@@ -2305,28 +2306,21 @@ def _table_of_decays(factor, a, b, values):
 _table_of_decays, _table_of_decays_in_parallel = _twins(_table_of_decays)
 
 
-@njit(cache=_CACHE, fastmath=_FAST)
+# Sums in a fixed order: whatever these are inlined into, their bits are the same.
+@njit(cache=_CACHE, fastmath={"contract"})
 def _add_squared_differences(out, x, p, q, r, s):
-    a = x[0]
-    b = x[1]
-    c = x[2]
-    d = x[3]
     for j in range(out.size):
-        from_p = a - p[j]
-        from_q = b - q[j]
-        from_r = c - r[j]
-        from_s = d - s[j]
+        from_p = x[0] - p[j]
+        from_q = x[1] - q[j]
+        from_r = x[2] - r[j]
+        from_s = x[3] - s[j]
         out[j] += (from_p * from_p + from_q * from_q) + (from_r * from_r + from_s * from_s)
 
 
-@njit(cache=_CACHE, fastmath=_FAST)
+@njit(cache=_CACHE, fastmath={"contract"})
 def _add_absolute_differences(out, x, p, q, r, s):
-    a = x[0]
-    b = x[1]
-    c = x[2]
-    d = x[3]
     for j in range(out.size):
-        out[j] += (abs(a - p[j]) + abs(b - q[j])) + (abs(c - r[j]) + abs(d - s[j]))
+        out[j] += (abs(x[0] - p[j]) + abs(x[1] - q[j])) + (abs(x[2] - r[j]) + abs(x[3] - s[j]))
 
 
 _LINE = 512  # values of a line, and

@@ -630,3 +630,13 @@ def test_interpreted_runs_agree(alone):
                 result = run(name, form(kind, PLANTED[case][0]), max_iter=most)
                 got = [float(word) for word in next(lines).split()]
                 np.testing.assert_allclose(got, [result.lower, result.upper], rtol=1e-9)
+
+
+def test_no_two_compiled_functions_share_a_name_in_the_cache():
+    """Processes that filled a cache at once mixed up the precisions of exp, which had one name."""
+    compiled = {id(found): found for found in vars(fm).values() if hasattr(found, "py_func")}
+    names = [
+        (found.py_func.__qualname__, found.py_func.__code__.co_firstlineno)
+        for found in compiled.values()
+    ]
+    assert len(names) > 100 and len(names) == len(set(names))
