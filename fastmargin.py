@@ -10711,88 +10711,100 @@ def _first_working_set(problem, alpha, m, precision):
     return _with_violators(problem, points, H, m, 2, math.inf)
 
 
-def _on_working_set(problem, limits, method, alpha, m, gap):
-    """Minimize on a working set that takes in violators until none is left; return why this ends.
+def _by_pairs(problem, limits, alpha, m, gap):
+    """Minimize by pair steps on a working set that takes in violators until none is left; return why this ends.
 
-    The inner solver is `_solve_by_pairs`, or `_solve_on_faces`, which goes on with the factor that it left.  The first
-    may leave a part of the support outside of the set, where its weights stay as they are.
+    Of a support that is too large for the set, weights outside stay as they are.
     """
-    tol = limits.tol
-    inner_tol = 0.5 * tol  # what a working set is solved to, and violators beyond are not seen
-    by_faces = method == _FACES
-    is_small = np.count_nonzero(alpha) <= _FIRST_FACE  # pair steps overtake faces that outgrow this
-    precision = np.float64 if by_faces else np.float32
-    points, H = _first_working_set(problem, alpha, m, precision)
+    inner_tol = (
+        0.5 * limits.tol
+    )  # what a working set is solved to, and violators beyond are not seen
+    points, H = _first_working_set(problem, alpha, m, np.float32)
     is_closed = False  # True if no point outside is a violator
-    is_rough = gap > tol
-    norm = math.inf
-    L = np.empty((0, 0))
-    P = np.empty(0, np.int64)
-    is_witness = False
-    is_refused = False  # True once the product has refused a witness
     sets_left = 1 + _SWEEPS * problem.n // _LARGEST_SET
-    work = 0
     while True:
-        # 1. Solve on the working set.
+        # What Newton steps have left, in single precision, is for pair steps.
+        if gap > _LEFT and limits.is_for_newton_steps(np.count_nonzero(alpha), m):
+            return "large"
+        # 1. Solve on the working set, and bring all margins up to date.
         size = points.size
         most = _STEPS_PER_POINT * size
-        given = (H, problem.lengths[points], alpha[points], m[points])
-        if by_faces:
-            # The factor cannot tell a witness from this norm, the product can.
-            eps = limits.eps if is_refused else max(limits.eps, math.sqrt(size * _UNIT))
-            weights, L, P, steps, is_witness = _solve_on_faces(*given, L, P, most, inner_tol, eps)
-        else:
-            support = np.count_nonzero(alpha)
-            # What Newton steps have left, in single precision, is for pair steps.
-            if gap > _LEFT and limits.is_for_newton_steps(support, m):
-                return "large"
-            weights, steps = _solve_by_pairs(*given, max(inner_tol, _LEFT * gap), most)
+        aim = max(inner_tol, _LEFT * gap)
+        weights, steps = _solve_by_pairs(
+            H, problem.lengths[points], alpha[points], m[points], aim, most
+        )
         if not 0.0 < weights.sum() < math.inf:
             return "rounding"
-        # 2. Bring all margins up to date.
-        previous_alpha = alpha.copy()
-        previous_m = m.copy()
         previous_gap = gap
-        previous_norm = norm
         gap, norm = problem.change(alpha, m, points, weights)
-        # 3. Stop where more steps are of no use here.
-        reach = problem.reach(alpha) / alpha.sum()
-        if by_faces:
-            is_slow = steps >= most and norm > _STALLED * previous_norm
-            work += steps * P.size**2
-            # The factor cannot tell such a norm from 0.
-            if is_slow and norm * norm <= 64.0 * size * _EPS * reach * reach:
-                return "rounding"
-        else:
-            is_slow = (is_closed or steps >= most) and gap > _CLOSER * previous_gap
-            is_slow = is_slow and size < _LARGEST_SET
-        if norm <= limits.eps * reach or (is_witness and is_refused):
+        if gap <= limits.tol or norm <= limits.eps * problem.reach(alpha) / alpha.sum():
             return "solved"
-        if is_witness:
-            is_refused = True
-            alpha[:] = previous_alpha
-            m[:] = previous_m
-            gap = previous_gap
-            norm = previous_norm
-            continue
-        if gap <= tol and (is_rough or not by_faces):
-            if by_faces and problem.signs is not None:
-                _balance(problem, alpha, points[P], P, H, L, tol)
-            return "solved"
-        if is_slow or work > _LONGEST_WALK:
-            return "slow"
-        if by_faces and (size >= _LARGEST_SET or (is_small and P.size > _FIRST_FACE)):
-            return "large"
-        # 4. Read violators: the worst of them join, or where there is no room for more they make another set.
+        # 2. The worst violators join, or where there is no room for more they make another set.
         if size >= _LARGEST_SET:
             sets_left -= 1
             if sets_left == 0:
                 return "slow"
-            points, H = _first_working_set(problem, alpha, m, precision)
+            points, H = _first_working_set(problem, alpha, m, np.float32)
+        else:
+            if (is_closed or steps >= most) and gap > _CLOSER * previous_gap:
+                return "slow"
+            points, H = _with_violators(problem, points, H, m, 4, 1.0 - inner_tol)
+            is_closed = points.size == size
+
+
+def _by_faces(problem, limits, alpha, m, gap):
+    """Minimize by Newton steps on faces of a working set that takes in violators; return why this ends.
+
+    The Cholesky factor L of the face P goes on from one working set to the next.
+    """
+    inner_tol = (
+        0.5 * limits.tol
+    )  # what a working set is solved to, and violators beyond are not seen
+    is_rough = gap > limits.tol
+    is_small = np.count_nonzero(alpha) <= _FIRST_FACE  # pair steps overtake faces that outgrow this
+    points, H = _first_working_set(problem, alpha, m, np.float64)
+    L = np.empty((0, 0))
+    P = np.empty(0, np.int64)
+    norm = math.inf
+    is_refused = False  # True once the product has refused a witness
+    work = 0
+    while True:
+        # 1. Solve on the working set, and bring all margins up to date.
+        size = points.size
+        most = _STEPS_PER_POINT * size
+        # The factor cannot tell a witness from this norm, the product can.
+        eps = limits.eps if is_refused else max(limits.eps, math.sqrt(size * _UNIT))
+        given = (H, problem.lengths[points], alpha[points], m[points])
+        weights, L, P, steps, is_witness = _solve_on_faces(*given, L, P, most, inner_tol, eps)
+        if not 0.0 < weights.sum() < math.inf:
+            return "rounding"
+        previous = (alpha.copy(), m.copy(), norm)
+        gap, norm = problem.change(alpha, m, points, weights)
+        # 2. Stop at a witness.  One that the product refuses is undone.
+        reach = problem.reach(alpha) / alpha.sum()
+        is_slow = steps >= most and norm > _STALLED * previous[2]
+        # The factor cannot tell such a norm from 0.
+        if is_slow and norm * norm <= 64.0 * size * _EPS * reach * reach:
+            return "rounding"
+        if norm <= limits.eps * reach or (is_witness and is_refused):
+            return "solved"
+        work += steps * P.size**2
+        if is_witness:
+            is_refused = True
+            alpha[:], m[:], norm = previous
             continue
+        # 3. Stop at the goal, or where more steps are of no use here.
+        if gap <= limits.tol and is_rough:
+            if problem.signs is not None:
+                _balance(problem, alpha, points[P], P, H, L, limits.tol)
+            return "solved"
+        if is_slow or work > _LONGEST_WALK:
+            return "slow"
+        if size >= _LARGEST_SET or (is_small and P.size > _FIRST_FACE):
+            return "large"
+        # 4. The worst violators join.
         points, H = _with_violators(problem, points, H, m, 4, 1.0 - inner_tol)
-        is_closed = points.size == size
-        if by_faces and is_closed:
+        if points.size == size:
             _refine(problem, alpha, m, points[P], L)
             return "rounding"
 
@@ -10935,8 +10947,10 @@ def _exact_loop(G, k, until, alpha, m, method, reads, problem, limits):
             end = _by_newton_steps(problem, limits, alpha, m)
         elif current == _NEWTON:
             end = _by_low_rank(problem, limits, alpha, m)
+        elif current == _PAIRS:
+            end = _by_pairs(problem, limits, alpha, m, gap)
         else:
-            end = _on_working_set(problem, limits, current, alpha, m, gap)
+            end = _by_faces(problem, limits, alpha, m, gap)
         # 3. Certify: by a fresh product, which the driver bounds the margin by as well.
         is_lost = not all(alpha[side].any() for side in problem.sides)  # by rounding
         if is_lost:
