@@ -335,10 +335,10 @@ class Result(NamedTuple):
         Number of updates made, including those of ``start``.  Iteration 0 is the state before the first update.
     trace : structured array
         One row per checkpoint of this call, the first at its start.  Fields: iteration; products, the number of
-        products G v that the iterations made, where a column counts 1/n; seconds, which the iterations took without
-        compilation; lower and upper.  Certificates count neither as products nor as seconds.  The last row comes from
-        fresh products.  Earlier rows may come from vectors that the loop updates; then they are widened by the errors
-        that these updates may have made.
+        products G v that the iterations made, where a column counts 1/n, whatever it costs; seconds, which the
+        iterations took without compilation; lower and upper.  Certificates count neither as products nor as seconds.
+        The last row comes from fresh products.  Earlier rows may come from vectors that the loop updates; then they are
+        widened by the errors that these updates may have made.
     iterates : array, shape (checkpoints, n), or None
         With keep_iterates=True, alpha at every row of the trace.  None in the partial results that a callback sees.
     state : tuple
@@ -440,7 +440,8 @@ _TRACE = np.dtype(
 
 # The door.  What a user passes is read here, once.  Numbers are float64, float32, integers or booleans, dense or
 # sparse.  Behind the door they are finite floats, and points and matrices have a size at which squares, products and
-# roots neither overflow nor lose digits.  What nobody has is refused with its place and a line of Python that helps.
+# roots neither overflow nor lose digits.  Input that cannot be such numbers is refused
+# with its place and a line of Python that helps.
 
 _WHOLE = 2**53  # beyond it not every integer is a number in double precision
 _POINTS = (1e-100, 1e100)  # the least and the largest size, max_ij |x_ij|, of points
@@ -823,7 +824,7 @@ def _first_copies(X, labels):
 
     X, (n, d), are checked points; labels, (n,), are whole numbers.
     """
-    # Texts of as many words each have equal sums, unless words weigh differently.
+    # Rows of word counts with equal totals have equal sums, unless columns weigh differently.
     sums = X @ np.sqrt(np.arange(X.shape[1])) if _is_sparse(X) else X.sum(axis=1, dtype=np.float64)
     in_order = np.sort(sums)
     repeated = in_order[1:][in_order[1:] == in_order[:-1]]
@@ -1079,12 +1080,12 @@ def _total(v):
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
-def _size(v):
+def _norm1(v):
     """Return ||v||_1."""
-    size = 0.0
+    total = 0.0
     for i in range(v.size):
-        size += abs(v[i])
-    return size
+        total += abs(v[i])
+    return total
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
@@ -1268,7 +1269,7 @@ def _distribution(q, name, n):
 
 
 @njit(cache=_CACHE)
-def _offset(signs, m):
+def _best_bias(signs, m):
     """Return the bias b that maximises min_i (m + b y)_i, where y are the signs of two classes."""
     low_negative = math.inf
     low_positive = math.inf
@@ -2428,17 +2429,12 @@ def _mirror(start, stop, out):
         np.copyto(tile, tile.T, where=_ABOVE_DIAGONAL[: last - first, : last - first])
 
 
-def _normalizers(diagonal, normalize, name="X", reference=None):
-    """Return c such that c_i c_j K_ij is normalised, from K_ii; errors call the points ``name``.
-
-    "max" divides new points by the largest entry of ``reference``, the diagonal of the training points.
-    """
+def _normalizers(diagonal, normalize, name="X"):
+    """Return c such that c_i c_j K_ij is normalised, from K_ii; errors call the points ``name``."""
     _choice(normalize, "normalize", ("unit", "max", None))
-    largest = (diagonal if reference is None else reference).max()
+    largest = diagonal.max()
     low, high = _ENTRIES
-    if not diagonal.max() <= high or not (
-        largest >= low or (largest == 0.0 and normalize != "max")
-    ):
+    if not (low <= largest <= high or (largest == 0.0 and normalize != "max")):
         row = diagonal.argmax()
         raise ValueError(
             f"the largest K(x, x) is {diagonal[row]:g}, of row {row} of {name}, and must be from {low:g} to {high:g}: "
@@ -2690,7 +2686,9 @@ class Gram:
     arrays: Any = None  # what compiled loops are given, of the kinds that have compiled operations
     _made_by = "gram"  # the function that makes this kind
     _access = "products"  # how single entries are had: by "products", "computed", or "stored"
-    _has_rows = False  # True if `_lift`, `_margins` and `coordinates` know rows z_i
+    # True if it knows rows z_i: `coordinates`, w = `_lift(v)` = Z'v and `_margins(w)` = Z w; of pairs w = sqrt(2) Z'v,
+    # so that ||w||^2 = 2 v'Gv
+    _has_rows = False
 
     # What a kind brings; all without the ridge.
 
@@ -2720,13 +2718,13 @@ class Gram:
         margins = Rounding.of_rows(self.n, self.d or 0, self.unit).margins
         return Rounding(margins, margins + 1.01 * _sum_error(self.n + 8), 0.0)
 
-    def _plain(self, v):
+    def _plain_product(self, v):
         """Return (v'Gv, G v) for ||v||_1 <= 1; `_rounding` is theirs."""
         m = self._product(v)
         return float(_dot(v, m)), m
 
     def _precise(self, v):
-        """Return (v'Gv, G v, their `Rounding`) for ||v||_1 <= 1, more precisely than `_plain`; None if it cannot."""
+        """Return (v'Gv, G v, their `Rounding`) for ||v||_1 <= 1, more precisely than `_plain_product`, or None."""
         return None
 
     def _relative_lengths(self):
@@ -2768,7 +2766,7 @@ class Gram:
         """The number of entries that a product reads or evaluates."""
         return float(self.n) * (self.d or self.n)
 
-    def _size(self):
+    def _counts(self):
         return _counted(self.n, "point")
 
     def _kind(self):
@@ -2837,7 +2835,10 @@ class Gram:
         return matrix.copy() if copy and not is_new else matrix
 
     def rounding(self) -> Rounding:
-        """Return the `Rounding` of products; a ridge adds 16 roundings, because |r_i v_i| <= |m_i| + s l_i t."""
+        """Return the `Rounding` of products.
+
+        A ridge adds 16 roundings: m_i = (K v)_i + r_i v_i and |(K v)_i| <= s l_i t, so |r_i v_i| <= |m_i| + s l_i t.
+        """
         own = self._rounding()
         if not self._has_ridge:
             return own
@@ -2853,12 +2854,12 @@ class Gram:
         """Return (v'Gv, G v, their `Rounding`) for ||v||_1 <= 1, more precisely if that is asked and G can."""
         more = self._precise(v) if precise else None
         if more is None:
-            size, m = self._plain(v)
+            norm2, m = self._plain_product(v)
             rounding = self.rounding()
         else:
-            size, m, rounding = more
+            norm2, m, rounding = more
         if not self._has_ridge:
-            return size, m, rounding
+            return norm2, m, rounding
         terms = self.ridge * v
         m = m + terms
         if more is not None:
@@ -2867,7 +2868,7 @@ class Gram:
             rounding = rounding._replace(
                 lost=rounding.lost + _LAST * np.abs(m - terms) / self.scale
             )
-        return size + sum(_precise_dot(terms, v)), m, rounding
+        return norm2 + sum(_precise_dot(terms, v)), m, rounding
 
     def _ridges(self):
         """Return the ridge as an array, (n,)."""
@@ -2957,7 +2958,7 @@ class Gram:
         return self._with_signs(_signs(y, self.n, _is_free(self.intercept)))
 
     def __repr__(self) -> str:
-        parts = [self._size()]
+        parts = [self._counts()]
         if self.d is not None:
             parts[0] += f" in {_counted(self.d, 'dimension')}"
         if self.kernel is not None:
@@ -3014,7 +3015,7 @@ class Gram:
         >>> G.decision_function(fm.max_margin(G), [[5.0, 0.0], [0.0, 3.0]]) > 0
         array([ True, False])
         """
-        alpha, has_rows = self._weights(result)
+        alpha, has_rows = self._given_weights(result)
         is_result = _is_result(result)
         if is_result and result.status == "infeasible" and result.lower <= 0.0:
             _warn(
@@ -3037,11 +3038,11 @@ class Gram:
             return 0.0
         v = _unit_range(alpha)
         largest = np.abs(v).argmax()
-        return _offset(self.signs, self._measured(v, precise=True)[1]) * (
+        return _best_bias(self.signs, self._measured(v, precise=True)[1]) * (
             alpha[largest] / v[largest]
         )
 
-    def _weights(self, result):
+    def _given_weights(self, result):
         """Return the checked weights of a Result, or given weights, as rows (k, n), and whether they were rows."""
         alpha = result.alpha if _is_result(result) else result
         has_rows = np.ndim(alpha) == 2
@@ -3067,7 +3068,8 @@ class Rounding(NamedTuple):
     """Bounds on the rounding errors of a product, known before it is computed.
 
     Let v have ||v||_1 <= 1.  Let m be the computed G v, and r^2 the computed v'Gv: of rows <w, w> for w = Z'v, of any
-    other G v'm.  With s = max_i G_ii, l_i = sqrt(G_ii / s), and t = sum_i l_i |v_i|, which is at most 1,
+    other G v'm.  With s = max_i G_ii, l_i = sqrt(K_ii / max_j K_jj) of G without its ridge, and t = sum_i l_i |v_i|,
+    which is at most 1,
 
         |m_i - (G v)_i| <= margins s l_i t + lost_i s,
         sqrt(max(r^2 - square s t^2, 0)) - length sqrt(s) t <= ||v||_G <= sqrt(r^2 + square s t^2) + length sqrt(s) t,
@@ -3173,7 +3175,8 @@ def product(G: Gram, v: Array, out: Array) -> None:
 
 
 def add_column(G: Gram, i: int, c: float, m: Array) -> None:
-    """Add a column of G to margins, m <- m + c G e_i, in plain and in compiled code.  It costs 1/n of a product.
+    """Add a column of G to margins, m <- m + c G e_i, in plain and in compiled code.  It costs 1/n of a
+    product with a matrix, and about half of one with rows.
 
     Parameters
     ----------
@@ -3323,21 +3326,21 @@ class DenseGram(Gram):
             )
         self._hold(*_symmetric(matrix, "G"))
 
-    def _hold(self, matrix, blur=0.0, points=None):
-        """Hold a matrix with the blur of `_symmetric`, and a `LazyGram` of the same points that knows what they are."""
+    def _hold(self, matrix, error=0.0, source=None):
+        """Hold a matrix with the error of `_symmetric`, and as its source a `LazyGram` of the same points."""
         self.matrix: Array = _frozen(matrix)
         self.n = len(matrix)
-        self._blur = blur
-        self._points = points
-        if points is not None:
+        self._square_error = error
+        self._source = source
+        if source is not None:
             for name in ("labels", "kernel", "normalize", "intercept", "d", "origin"):
-                setattr(self, name, getattr(points, name))
+                setattr(self, name, getattr(source, name))
 
     @classmethod
-    def _of(cls, matrix, blur=0.0, points=None):
+    def _of(cls, matrix, error=0.0, source=None):
         """Return a G of a matrix that needs no check."""
         G = object.__new__(cls)
-        G._hold(matrix, blur, points)
+        G._hold(matrix, error, source)
         return G
 
     @functools.cached_property
@@ -3350,7 +3353,7 @@ class DenseGram(Gram):
 
     @property
     def _more_precise(self):
-        return "" if self._points is None else self._points._more_precise
+        return "" if self._source is None else self._source._more_precise
 
     def _diagonal(self):
         # The solver holds some matrices in single precision.
@@ -3379,10 +3382,10 @@ class DenseGram(Gram):
         return Rounding.of_entries(self.n, _UNIT)
 
     def _error_of_squares(self):
-        own = max(self.rounding().square, self._blur)
-        if self._points is None or self.kernel.name == "precomputed":
+        own = max(self.rounding().square, self._square_error)
+        if self._source is None or self.kernel.name == "precomputed":
             return own
-        return max(own, self._points.rounding().square)
+        return max(own, self._source.rounding().square)
 
     def _relative_lengths(self):
         return _lengths_of(self._diagonal())
@@ -3395,23 +3398,23 @@ class DenseGram(Gram):
 
     def _restrict(self, index):
         matrix = self._block(index, index)
-        if self._points is None:
+        if self._source is None:
             return self._take(index, matrix=matrix)
-        points = self._points._restrict(index)
-        return self._take(index, matrix=matrix, _points=points, d=points.d)
+        source = self._source._restrict(index)
+        return self._take(index, matrix=matrix, _source=source, d=source.d)
 
     def _with_signs(self, y):
         matrix = self.matrix * y
         matrix *= y[:, None]
-        points = None if self._points is None else self._points._with_signs(y)
-        return self._changed(matrix=matrix, labels=y, _points=points)
+        source = None if self._source is None else self._source._with_signs(y)
+        return self._changed(matrix=matrix, labels=y, _source=source)
 
     def _scores(self, alpha):
-        return super()._scores(alpha) if self._points is None else self._points._scores(alpha)
+        return super()._scores(alpha) if self._source is None else self._source._scores(alpha)
 
 
 def _symmetric(given, name):
-    """Return (matrix, blur): a C-ordered matrix in float64, symmetric to the last bit, and how far below 0, over its
+    """Return (matrix, error): a C-ordered matrix in float64, symmetric to the last bit, and how far below 0, over its
     largest diagonal entry, v'Gv may be by what rounding left asymmetric; raise an error for the first visible flaw."""
     given = _numbers(given, name)
     if given.ndim != 2 or given.size == 0 or given.shape[0] != given.shape[1]:
@@ -3443,6 +3446,7 @@ def _symmetric(given, name):
     if asymmetry > 0.0:
         matrix = matrix + matrix.T
         matrix *= 0.5
+    # More than double precision leaves: then entries are off by several times as much as they differ.
     is_single = given.dtype == np.float32 or asymmetry > 1e-6 * slack
     return matrix, 4.0 * _ASYMMETRY * is_single
 
@@ -3645,15 +3649,15 @@ class _RowGram(Gram):
     def _product(self, v):
         return self._margins(self._lift(v))
 
-    def _plain(self, v):
+    def _plain_product(self, v):
         w = self._lift(v)
         return float(_dot(w, w)), self._margins(w)
 
     def _precise(self, v):
         m = np.empty(v.size)
         error = _sum_error(2 * (self.n + self._width) + 16) ** 2
-        size = _precise_margins(self.arrays, v, m, self._width)
-        return size, m, Rounding(2.0 * error, 0.0, 2.0 * error)
+        norm2 = _precise_margins(self.arrays, v, m, self._width)
+        return norm2, m, Rounding(2.0 * error, 0.0, 2.0 * error)
 
     def _precise_margins(self, w):
         """Return <z_i, w>, each sum rounded once."""
@@ -4281,17 +4285,17 @@ class LazyGram(Gram):
     def _values(self, A, B):
         """Return K(a_i, b_j) + c^2 for prepared points, with the constant feature c."""
         values = self.kernel.block(A, B)
-        if self._offset:
-            values += self._offset
+        if self._constant_square:
+            values += self._constant_square
         return values
 
     def _sums(self, weights, X, Xnew):
         """Return sum_i weights_ci (K(x_i, x) + c^2) for prepared points, as `Kernel.sums`."""
         sums = self.kernel.sums(weights, X, Xnew)
-        return sums + self._offset * weights.sum(axis=1, dtype=np.float64)[:, None]
+        return sums + self._constant_square * weights.sum(axis=1, dtype=np.float64)[:, None]
 
     @property
-    def _offset(self):
+    def _constant_square(self):
         return _constant(self.intercept) ** 2
 
     def _add_column(self, i, c, m):
@@ -4349,7 +4353,7 @@ class LazyGram(Gram):
             self.normalize,
             self._common,
             self.d,
-            self._offset,
+            self._constant_square,
         )
 
     def _block(self, rows, columns):
@@ -4483,22 +4487,22 @@ def gram(
     """
     X, signs = _points_and_signs(X, y, kernel, intercept)
     is_given = isinstance(kernel, str) and kernel == "precomputed"
-    blur = 0.0
+    error = 0.0
     if is_given and X.shape[0] == X.shape[1]:
-        X, blur = _symmetric(X, "X")
+        X, error = _symmetric(X, "X")
     kernel, points = _read(X, kernel, normalize, intercept, params)
     if kernel.function is None:
         G = LazyGram(kernel, points, normalize, _constant(intercept))
     else:  # its matrix is one that is given
-        values, blur = _symmetric(kernel.table(points), "kernel(X, X)")
+        values, error = _symmetric(kernel.table(points), "kernel(X, X)")
         G = LazyGram(_GIVEN, _GIVEN.prepare(values), normalize, _constant(intercept))
     if signs is not None:
         G = G._with_signs(signs)
     matrix = (G if G.kernel.name == "precomputed" else G._without_zeros()).dense()
     if is_given:  # new points come with their values
-        points = points._replace(rows=points.rows[:, :0])
+        points = points._replace(rows=np.empty((len(points.rows), 0)))
     G = G._changed(kernel=kernel, points=points, d=X.shape[1])
-    return _with_options(DenseGram._of(matrix, blur, G), intercept, ridge)
+    return _with_options(DenseGram._of(matrix, error, G), intercept, ridge)
 
 
 def lazy_gram(
@@ -4638,7 +4642,7 @@ class PairGram(Gram):
     def _kind(self):
         return f"PairGram over {self.K._kind()}"
 
-    def _size(self):
+    def _counts(self):
         pairs = _counted(self.n, "pair")
         return f"{pairs} of {self.n_classes} classes of {_counted(self.n_points, 'point')}"
 
@@ -4730,14 +4734,14 @@ class PairGram(Gram):
                 squares.append(2.0 * float(T[c] @ m))
                 scores[c] += m
         m = self._differences(scores)
-        blur = _sum_error(2 * v.size + 16) ** 2
+        error = _sum_error(2 * v.size + 16) ** 2
         lost += _LAST * np.abs(scores).max(axis=0) / self._diagonal().max()
         return (
             0.5 * math.fsum(squares),
             m,
             Rounding(
-                rounding.margins + blur,
-                rounding.square + 2.0 * blur,
+                rounding.margins + error,
+                rounding.square + 2.0 * error,
                 rounding.length * math.sqrt(2.0),
                 lost[self.point],
             ),
@@ -4901,26 +4905,19 @@ def _add_pair_block(K, point, right, wrong, other, other_right, other_wrong, out
 # their result.  So upper - lower is the gap of the numbers as computed, plus ``blur``, the width due to these bounds.
 
 
-def _nonnegative(G, scale, norm2, error):
-    """Return v'Gv, ||v||_1 <= 1, or 0 where rounding within ``error`` has made it negative.
+def _settled(G, scale, norm2, rounding):
+    """Return (v'Gv, rounding) for ||v||_1 <= 1, with 0 where rounding has made it negative.
 
-    It stays negative where only the rounding of the kernel explains that: then certificates have to allow for it.
-    Raise ValueError where not even this does.
+    Where only the rounding of the kernel explains that, ``rounding`` becomes as large.  Raise ValueError where not even
+    this explains it.
     """
-    if norm2 < -error:
-        if norm2 < -G._error_of_squares() * scale:
-            raise ValueError(
-                f"G is not positive semi-definite: v'Gv = {norm2:g} at a v with ||v||_1 <= 1"
-            )
-        return norm2
-    return max(norm2, 0.0)
-
-
-def _allowing_for_kernel(G, norm2, rounding):
-    """Return (v'Gv, rounding), with 0 and the rounding of the kernel where `_nonnegative` has left it negative."""
-    if norm2 < 0.0:
-        return 0.0, rounding._replace(square=G._error_of_squares())
-    return norm2, rounding
+    if norm2 < -rounding.square * scale:
+        rounding = rounding._replace(square=G._error_of_squares())
+    if norm2 < -rounding.square * scale:
+        raise ValueError(
+            f"G is not positive semi-definite: v'Gv = {norm2:g} at a v with ||v||_1 <= 1"
+        )
+    return max(norm2, 0.0), rounding
 
 
 class Bounds(NamedTuple):
@@ -5134,11 +5131,10 @@ def _ends(G, v, norm2, m, rounding, bias=None):
     if G.signs is not None:
         # m + b y cancels what the m_i have in common, as for points far from the origin, but not their errors.
         # `products` may keep its m, so that this is another array.
-        bias = _offset(G.signs, m) if bias is None else bias
+        bias = _best_bias(G.signs, m) if bias is None else bias
         m = m + bias * G.signs
         error += _LAST * np.abs(m)
-    norm2 = _nonnegative(G, scale, norm2, rounding.square * scale)
-    norm2, rounding = _allowing_for_kernel(G, norm2, rounding)
+    norm2, rounding = _settled(G, scale, norm2, rounding)
     return _Ends(m, error, norm2, _lengths(norm2, reach, rounding, scale), bias or 0.0)
 
 
@@ -5158,7 +5154,7 @@ def _seen_by_recurrence(G, v, m, size, rounding):
     norm2 = _dot(v, m)
     bias = 0.0
     if G.signs is not None:
-        bias = _offset(G.signs, m)
+        bias = _best_bias(G.signs, m)
         m = m + bias * G.signs
     lengths = _lengths(norm2, size, rounding, G.scale)
     error = rounding.margins * G.scale * size
@@ -5191,9 +5187,10 @@ def _by_products(G, alpha, p, rounding, precise, products):
             raise ValueError(
                 "p must have half its weight in each class, as that of momentum and max_margin has"
             )
+    # Half the weight in each class is at most 2 tilt away, relative to sum p >= 1/2; this is twice that.
     seen = [
-        _seen_by_product(G, v, norm2, m, rounding._replace(length=rounding.length + 4.0 * tilt))
-        for v, (norm2, m, rounding) in zip(points, found, strict=True)
+        _seen_by_product(G, v, norm2, m, own._replace(length=own.length + 4.0 * tilt))
+        for v, (norm2, m, own) in zip(points, found, strict=True)
     ]
     total = math.fsum(points[0])
     if not alpha.any():
@@ -5203,9 +5200,9 @@ def _by_products(G, alpha, p, rounding, precise, products):
 
 
 def _by_recurrences(G, alpha, p, rounding, held, drift):
-    """Return the same by what a loop holds; None where nothing is to be seen, or squares may leave the range."""
+    """Return the same four by the products ``held`` that a loop keeps; None where squares may leave the range."""
     total = _total(p)
-    size = _size(alpha)
+    size = _norm1(alpha)
     squares = [G.scale * number * number for number in (total, size or total)]
     margins = rounding.margins + drift
     if not (1e-250 < min(squares) and max(squares) < 1e250 and margins < 1.0):
@@ -5424,8 +5421,8 @@ def separator_margin(
 
     if bias is None:
         return _of_separator(G, ridge, w, None)
-    high, low, blur = _at_origin(G, w)
-    return _of_separator(G, ridge, w, (bias, high, low), blur)
+    high, low, error = _at_origin(G, w)
+    return _of_separator(G, ridge, w, (bias, high, low), error)
 
 
 def _refuse_other_shape(G, w, shape):
@@ -5505,9 +5502,9 @@ def _at_origin(G, w):
     return high, low, error
 
 
-def _of_separator(G, ridge, w, bias, blur=0.0):
-    """Return `separator_margin` for a bias of the stored rows, the sum of some numbers, known to ``blur``; None is the
-    best bias."""
+def _of_separator(G, ridge, w, bias, bias_error=0.0):
+    """Return `separator_margin` for a bias of the stored rows, the sum of some numbers, known to ``bias_error``; None
+    is the best bias."""
     # 1. Bring w near 1 by a power of two, which is exact; margins of 1 become margins of ``goal``.
     exponent = max(math.frexp(float(np.abs(w).max()))[1], -1000)  # goal must be a number
     w = np.ldexp(w.astype(np.float64), -exponent)
@@ -5529,10 +5526,10 @@ def _of_separator(G, ridge, w, bias, blur=0.0):
     m, term, error = _margins_of(G, w)
     if G.signs is not None:
         if bias is None:
-            bias = _offset(G.signs, m)
+            bias = _best_bias(G.signs, m)
         term = abs(bias)
         m += bias * G.signs
-        error += blur * goal / length
+        error += bias_error * goal / length
 
     # 4. Without a ridge the least of them decides.
     if ridge is None:
@@ -6116,9 +6113,9 @@ def _goal(G, eps):
     if eps == 0.0:
         return -math.inf  # which no square is down to
     rounding = G.rounding()
-    blur = 2.0 * (rounding.square + rounding.margins + _sum_error(len(G) + 8)) * G.scale
+    error = 2.0 * (rounding.square + rounding.margins + _sum_error(len(G) + 8)) * G.scale
     length = max(eps - 1.1 * rounding.length * math.sqrt(G.scale), 0.0)
-    return max(length * length - blur, 0.25 * eps * eps)
+    return max(length * length - error, 0.25 * eps * eps)
 
 
 def _accuracy(G, eps, name="eps"):
@@ -9034,7 +9031,8 @@ def steepest_descent(
 # ======================================================================================================
 #
 # Scale.  The weights alpha >= 0 have p = alpha / sum alpha.  Margins are in units of s: m = G alpha / s.  The length of
-# point i is length_i = sqrt(G_ii / s), so that the longest has length 1, without a ridge and from the first origin.
+# point i is length_i = sqrt(G_ii / s), so that the longest has length 1, until `begin` moves
+# the origin.
 #
 # Problem.  Minimize alpha' m / 2 - sum alpha over alpha >= 0; then p has the least ||p||_G in the simplex.  At the
 # minimum m_i = 1 where alpha_i > 0, and m_i >= 1 elsewhere; a point with m_i < 1 is a violator.  The best multiple of
@@ -9044,20 +9042,22 @@ def steepest_descent(
 # b_i = 1 / length_i and H_ij = G_ij / (s length_i length_j), so that H_ii = 1.  Its gradient is
 # g_i = (m_i - 1) / length_i.
 #
-# The loop is `_exact_loop`.  An iteration minimizes by one method, certifies, and chooses the next one:
+# The loop is `_exact_loop`.  An iteration minimizes by one method, and chooses the next one; the driver
+# certifies.  `max_margin` counts PAIRS and FACES as one method, on working sets:
 #
 #     PAIRS     working set: pair steps on it, in single precision, as it takes in violators until none is left
 #     FACES     working set: Newton steps on its faces, by an updated Cholesky factor
-#     NEWTON    Newton steps on the separator, where there is a ridge: in its coordinates if these are few, also those
-#               of several classes, else by products, whose equations a low rank preconditions
+#     NEWTON    Newton steps on the separator, where every point has a ridge: in its coordinates if these are few, also
+#               those of several classes, else by products, whose equations a low rank preconditions
 #     DESCENT   steps on one weight after another, over rows with a ridge; over pairs on all weights of one point after
 #               another, by rows or by entries
 #
 # Four rules choose:
 #
-#     (1) First comes NEWTON in at most 256 coordinates, of a class.  Else FACES come first for at most 256 points, and
-#         DESCENT where it can be.  Else PAIRS do where there is a ridge, or entries are stored and no intercept is
-#         free, and FACES elsewhere.  A support to begin with goes to FACES, one of more than 512 points to PAIRS.
+#     (1) NEWTON comes first with a ridge, where a class has at most 256 coordinates.  Else FACES come first for at most
+#         256 points, and DESCENT where it can be.  Else PAIRS do where every point has a ridge, or entries are stored
+#         and no intercept is free, and FACES elsewhere.  A support to begin with goes to FACES, one of more than 512
+#         points to PAIRS.
 #     (2) DESCENT goes on while it is fast, and NEWTON while it halves the gap.  FACES go on, but those that began with
 #         at most 256 points end beyond that number, where pair steps are faster.
 #     (3) PAIRS follow.  But NEWTON follows DESCENT in coordinates, FACES follow NEWTON if these can hold the support,
@@ -9140,7 +9140,7 @@ _STEPS_TO_WITNESS = 60
 #   support above which they take over if most points are violators; 0 x3 for soft margins
 _FEW_SLACK = 1000
 #   least ridge, in units of s, with which conjugate gradients and descent can
-_STIFF_RIDGE = 1e-8
+_LEAST_RIDGE = 1e-8
 #   the most steps, and conjugate gradients in one, against runs without end
 _MOST_NEWTON_STEPS = 200
 #   features, over the root of what a product reads for a point, n / 2 of a kernel; twice: equations against products;
@@ -9190,7 +9190,6 @@ class _Problem:
     reads : array of one entry, how many entries of G have been read; a product by rows counts as n^2
     matrix : entries of base that are stored, or of rows that are wider than they are many; else None
     adder : what `_adder` returns, which keeps columns, or None
-    blur : a bound on the rounding of a product v'Gv for ||v||_1 <= 1
     last : the last product (v, v'Gv, G v), or None
     kept : what `_at_hand` returned last, or (None, None)
     is_done : True if the last iteration has nothing to follow
@@ -9216,7 +9215,6 @@ class _Problem:
         self.relative_lengths = G._relative_lengths()
         self.reads = np.zeros(1)
         self.adder = _adder(self.base)
-        self.blur = G.rounding().square * scale
         self.last = None
         self.kept = (None, None)
         self.is_done = False
@@ -9249,7 +9247,7 @@ class _Problem:
         y = self.signs
         # 1. The plane of alpha: its margins without the ridge, and the bias that rounding leaves.
         separator_margins = m * self.scale - self.ridge * alpha
-        b = _offset(y, m) * self.scale  # what rounding leaves, since `finish` adds the best bias
+        b = _best_bias(y, m) * self.scale  # what rounding leaves, since `finish` adds the best bias
         norm2 = alpha @ separator_margins
         to_plane = 0.0
         if norm2 > _EPS * self.scale:
@@ -9263,13 +9261,13 @@ class _Problem:
         self.origin = v
         # 3. The penalty of the bias, and what rounding may leave of ||x_i - o||^2
         reaches = self.relative_lengths + self.reach(np.abs(v))
-        blur = 8.0 * self.G.rounding().margins * self.scale * reaches**2
-        squares = np.maximum(self.diagonal - self.ridge + 2.0 * y * self.shift, blur)
+        least = 8.0 * self.G.rounding().margins * self.scale * reaches**2
+        squares = np.maximum(self.diagonal - self.ridge + 2.0 * y * self.shift, least)
         middle = np.partition(squares, self.n // 2)[self.n // 2]
         # Where half of the points lie at the origin, and one has no ridge, nothing else is above 0.
         self.penalty = _BIAS_PENALTY * max(middle + self.ridge.min(), _EPS * self.scale)
         self.shift += 0.5 * self.penalty * y
-        self.lengths = np.sqrt(np.maximum(self.diagonal + 2.0 * y * self.shift, blur) / self.scale)
+        self.lengths = np.sqrt(np.maximum(self.diagonal + 2.0 * y * self.shift, least) / self.scale)
         m += b / self.scale * y
 
     def finish(self, alpha, m):
@@ -9283,7 +9281,7 @@ class _Problem:
         self.shift = None
         self.last = None
         self.refresh(alpha, m)
-        m += _offset(self.signs, m) * self.signs
+        m += _best_bias(self.signs, m) * self.signs
 
     def from_shift(self, points, weights, at=slice(None)):
         """Return what h y' + y h' adds, at some points, to a product with weights of some points."""
@@ -9342,7 +9340,6 @@ class _Problem:
                 of_ridge = self.ridge * v
                 norm2 += sum(_precise_dot(of_ridge, v))
                 image += of_ridge
-        norm2 = _nonnegative(self.G, self.scale, norm2, self.blur)
         self.last = (v, norm2, image)
         return norm2, image
 
@@ -9491,11 +9488,6 @@ class _Limits(NamedTuple):
         return self.takes_newton_steps and (is_too_large or may_grow)
 
 
-def _has_stored_entries(G):
-    """Return True if entries of G are read as they are stored, so that small blocks cost no more than large ones."""
-    return G._access == "stored" and G.signs is None
-
-
 def _has_few_coordinates(base):
     """Return True if Newton steps can work on the rows of a G without ridge: their equations and memory are small.
 
@@ -9522,7 +9514,7 @@ def _limits(G, scale, tol):
     base_scale = float(base.diagonal().max())
     # 1. What Newton steps can do
     least_ridge = np.min(G.ridge)
-    is_stiff = least_ridge >= _STIFF_RIDGE * base_scale
+    has_enough_ridge = least_ridge >= _LEAST_RIDGE * base_scale
     points = _points_gram(base)
     has_zeros = isinstance(points, SparseGram)  # then products with rows are cheaper
     is_cheaper = not has_zeros or points._width <= _FIRST_FACE
@@ -9534,28 +9526,30 @@ def _limits(G, scale, tol):
     largest_face = _LARGEST_FACE
     if in_coordinates:
         largest_face = max(_FIRST_FACE, 2 * width)
-    is_in_range = not is_stiff or not _is_on_demand(points) or _is_in_single_range(points)
+    takes_newton_steps = in_coordinates
+    if has_enough_ridge and not in_coordinates:
+        takes_newton_steps = not _is_on_demand(points) or _is_in_single_range(points)
     # 2. What steps on one weight, or one point, after another may take
     turns = 0
     by_rows = isinstance(points, _RowGram) and points._work <= _WRITTEN_DOWN
     by_points = isinstance(base, PairGram) and base._access != "products"
-    if by_points or (by_rows and is_stiff):
+    if by_points or (by_rows and has_enough_ridge):
         turns = _TURNS
     if by_rows and (points.n > _FEW_POINTS or points._work <= points.n**2):
         by_points = False  # rows, which are shorter than they are many
     # 3. What is a witness, in units of the base, since a ridge is not rounded
-    blur = math.sqrt(G.rounding().square)
-    eps = _EPS_OF_ROWS if blur == 0.0 else _EPS_OF_ENTRIES
+    hidden = math.sqrt(G.rounding().square)  # what rounding may hide of ||p||_G
+    eps = _EPS_OF_ROWS if hidden == 0.0 else _EPS_OF_ENTRIES
     eps *= math.sqrt(float(base.diagonal().max()) / scale)
-    if blur > 0.0 and not _has_precise_products(G):
-        eps = max(eps, 1.5 * blur)
+    if hidden > 0.0 and not _has_precise_products(G):
+        eps = max(eps, 1.5 * hidden)
     if least_ridge > 0.0:  # rho is at least (sum_i 1 / r_i)^(-1/2)
         eps = min(eps, 0.5 / math.sqrt((scale / G.ridge).sum()))
     return _Limits(
         tol=_AIM * tol,
         eps=eps,
         in_coordinates=in_coordinates,
-        takes_newton_steps=in_coordinates or (is_stiff and is_in_range),
+        takes_newton_steps=takes_newton_steps,
         largest_face=largest_face,
         turns=turns,
         by_points=by_points,
@@ -9572,12 +9566,9 @@ def _is_in_single_range(K):
     some = np.unique(np.append(spread, diagonal.argmax()))
     wanted = K.block(some, some).sum(axis=1, dtype=np.float64)
     with np.errstate(all="ignore"):
-        if K.kernel is None:
-            found = K.block(some, some).astype(np.float32).sum(axis=1, dtype=np.float64)
-        else:
-            points = K.points.take(some).astype(np.float32)
-            c = K.c[some].astype(np.float32)
-            found = c * K._sums(c[None], points, points)[0]
+        points = K.points.take(some).astype(np.float32)
+        c = K.c[some].astype(np.float32)
+        found = c * K._sums(c[None], points, points)[0]
     return bool((np.abs(found - wanted) <= 1e-3 * diagonal.max() * some.size).all())
 
 
@@ -10625,7 +10616,7 @@ def _by_descent(problem, limits, alpha, m):
             of_weights = base._lift(weights)
         m[:] = base._margins(of_weights) + problem.ridge * weights
         if problem.signs is not None:
-            m += _offset(problem.signs, m) * problem.signs
+            m += _best_bias(problem.signs, m) * problem.signs
         problem.reads[0] += n * n + _PASSES * n * np.count_nonzero(active)
         gap = _relative_gap(weights, m - problem.ridge * weights, problem.ridge)
         if gap <= limits.tol:
@@ -10720,7 +10711,7 @@ def _by_pairs(problem, limits, alpha, m, gap):
         0.5 * limits.tol
     )  # what a working set is solved to, and violators beyond are not seen
     points, H = _first_working_set(problem, alpha, m, np.float32)
-    is_closed = False  # True if no point outside is a violator
+    is_complete = False  # True if no point outside is a violator
     sets_left = 1 + _SWEEPS * problem.n // _LARGEST_SET
     while True:
         # What Newton steps have left, in single precision, is for pair steps.
@@ -10746,10 +10737,10 @@ def _by_pairs(problem, limits, alpha, m, gap):
                 return "slow"
             points, H = _first_working_set(problem, alpha, m, np.float32)
         else:
-            if (is_closed or steps >= most) and gap > _CLOSER * previous_gap:
+            if (is_complete or steps >= most) and gap > _CLOSER * previous_gap:
                 return "slow"
             points, H = _with_violators(problem, points, H, m, 4, 1.0 - inner_tol)
-            is_closed = points.size == size
+            is_complete = points.size == size
 
 
 def _by_faces(problem, limits, alpha, m, gap):
@@ -10794,7 +10785,7 @@ def _by_faces(problem, limits, alpha, m, gap):
             alpha[:], m[:], norm = previous
             continue
         # 3. Stop at the goal, or where more steps are of no use here.
-        if gap <= limits.tol and is_rough:
+        if gap <= limits.tol and is_rough:  # else the certificate has asked for more digits
             if problem.signs is not None:
                 _balance(problem, alpha, points[P], P, H, L, limits.tol)
             return "solved"
@@ -10873,7 +10864,10 @@ def _first_method(problem, limits, support):
         return _FACES
     if limits.turns > 0:
         return _DESCENT
-    if _has_stored_entries(problem.G) or np.min(problem.ridge) > 0.0:
+    is_stored = problem.G._access == "stored"
+    if np.min(problem.ridge) > 0.0 or (
+        is_stored and problem.signs is None
+    ):  # else faces are faster
         return _PAIRS
     return _FACES
 
@@ -10951,7 +10945,7 @@ def _exact_loop(G, k, until, alpha, m, method, reads, problem, limits):
             end = _by_pairs(problem, limits, alpha, m, gap)
         else:
             end = _by_faces(problem, limits, alpha, m, gap)
-        # 3. Certify: by a fresh product, which the driver bounds the margin by as well.
+        # 3. Take a fresh product, by which the driver certifies.
         is_lost = not all(alpha[side].any() for side in problem.sides)  # by rounding
         if is_lost:
             alpha[:] = start
@@ -11388,7 +11382,7 @@ def _rows_of(K, index):
     The common factor sqrt(1/2) of pairs is left out.
     """
     if isinstance(K, DenseGram):
-        K = K._points
+        K = K._source
     if isinstance(K, PairGram) and K.d is not None:
         of_points = None
         if index.size * K.n_classes * K.d <= _MOST_ENTRIES:
@@ -11475,7 +11469,7 @@ def _exact_columns(G, index):
     if and only if K p = 0.
     """
     of_points = _rows_of(G, index)
-    K = G._points if isinstance(G, DenseGram) else G
+    K = G._source if isinstance(G, DenseGram) else G
     if of_points is not None:
         rows, c = of_points
         rows = [[Fraction(x) for x in row] for row in rows[:, rows.any(axis=0)].tolist()]
