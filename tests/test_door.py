@@ -11,7 +11,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from instances import CALLS, Own, check_raises, rows_of, run
+from instances import CALLS, Own, check_raises, rotate, rows_of, run
 
 import fastmargin as fm
 
@@ -689,6 +689,30 @@ def chosen(points=X, y=Y, weights=None, **options):
     return fm.MaxMarginClassifier(**options).fit(points, y, weights)
 
 
+def on_tables(Z, **options):
+    return fm.norm_margin(Z, "nuclear", max_iter=3, **options)
+
+
+def norm_certificate(w=(1.0, 1.0), p=UNIFORM, Z=X, **options):
+    return fm.norm_certificate(Z, "l1", w, p, **options)
+
+
+def lacking(**changes):
+    return type("Lacking", (Own,), changes)(EYE)
+
+
+def sparse_gram(**changes):
+    """Two rows of two entries each."""
+    fields = {"values": np.ones(4), "columns": [0, 1, 0, 1], "starts": [0, 2, 4], **changes}
+    return fm.SparseGram(**{name: np.array(field) for name, field in fields.items()}, dimension=2)
+
+
+POINTS_FAR = X + 100.0
+FREE = {"normalize": None, "intercept": "free"}
+TABLES = np.ones((4, 2, 3))
+ROWS = fm.FeatureGram(X)
+
+
 REFUSALS = {  # by what is wrong: calls, their error, and words
     "kernel": [
         (lambda: fm.gram(X, Y, kernel="cubic"), ValueError, ["kernel", "'cubic'", "'rbf'"]),
@@ -787,6 +811,18 @@ REFUSALS = {  # by what is wrong: calls, their error, and words
         (lambda: fm.gram(np.ma.array(EYE), Y, **OWN), TypeError, ["X", "masked"]),
         (lambda: scores(X, X, np.ma.ones(4)), TypeError, ["result", "masked"]),
     ],
+    "beyond the memory": [
+        (
+            lambda: fm.gram(np.zeros((2_000_000, 1)), kernel="laplacian", gamma=1.0),
+            MemoryError,
+            ["lazy_gram"],
+        ),
+        (
+            lambda: np.asarray(fm.lazy_gram(np.arange(40_000.0)[:, None], **FLAT)),
+            MemoryError,
+            ["11.9 GB"],
+        ),
+    ],
     "other sizes": [
         (lambda: fm.kernel_matrix(X, X[:, :1]), ValueError, ["A", "B", "2 columns"]),
         (lambda: scores(X, X[:, :1]), ValueError, ["Xnew", "1 columns"]),
@@ -850,6 +886,10 @@ REFUSALS = {  # by what is wrong: calls, their error, and words
             ["normalize", "new points"],
         ),
     ],
+    "points in place of G": [
+        (lambda: fm.momentum(X, Y), TypeError, ["takes 1 positional argument"]),
+        (lambda: fm.momentum(X), ValueError, ["(4, 2)", "gram(X, y) or features(X, y)"]),
+    ],
     "a G in place of points": [
         (lambda: fm.gram(K.signed(Y), Y), TypeError, ["X", "DenseGram"]),
         (lambda: fm.features(K), TypeError, ["X", "DenseGram"]),
@@ -869,6 +909,24 @@ REFUSALS = {  # by what is wrong: calls, their error, and words
         (lambda: fm.max_margin(Own(X, [1, 1, 1, 1])), ValueError, ["labels", "-1 and +1"]),
         (lambda: fm.max_margin(Own(X, [2, -1, 1, 1])), ValueError, ["labels", "-1 and +1"]),
         (lambda: fm.PairGram(fm.gram(X, Y), [0, 1, 0, 1], 2), ValueError, ["labels already"]),
+        (lambda: fm.pair_gram(fm.gram(X, Y), [0, 1, 0, 1], 2), ValueError, ["pair_gram takes K"]),
+        (lambda: fm.gram(X, Y).signed(Y), ValueError, ["labels already"]),
+        (lambda: fm.pair_gram(fm.gram(X, **FREE), Y > 0, 2), ValueError, ["free"]),
+        (lambda: fm.gram(X, np.ones(4), **FREE), ValueError, ["both classes"]),
+        (lambda: fm.gram(X, **FREE).signed(np.ones(4)), ValueError, ["both classes"]),
+        *(  # a kernel matrix has a margin of its own, which nobody asked for
+            (lambda make=make: fm.certificate(make(X), UNIFORM, UNIFORM), ValueError, [words])
+            for make, words in (
+                (fm.gram, "gram(X, y, ...)"),
+                (fm.lazy_gram, "lazy_gram(X, y, ...)"),
+                (fm.features, "features(X, y, ...)"),
+            )
+        ),
+        *(
+            (lambda name=name: run(name, fm.gram(X)), ValueError, ["gram(X, y, ...)"])
+            for name in CALLS
+            if not CALLS[name].rows
+        ),
         (lambda: fm.pair_gram(EYE, [0, 1, 2, 0], 2), ValueError, ["labels[2] is 2", "0 to 1"]),
         (lambda: fm.pair_gram(EYE, [0, -1, 1, 0], 2), ValueError, ["labels[1] is -1"]),
         (lambda: fm.pair_gram(EYE, [0, 0.5, 1, 0], 2), ValueError, ["labels[1] is 0.5"]),
@@ -880,13 +938,6 @@ REFUSALS = {  # by what is wrong: calls, their error, and words
         (lambda: fm.norm_margin(EYE, "l2", labels=Y), ValueError, ["labels", "(y + 1) // 2"]),
         (lambda: fm.norm_margin(fm.features(X, Y), "linf"), TypeError, ["Z", "y[:, None] * X"]),
         (lambda: fm.steepest_descent(fm.features(X, Y), "l2"), TypeError, ["Z", "y[:, None] * X"]),
-        (
-            lambda: fm.separator_margin(
-                fm.pair_gram(fm.features(EYE), [0, 1, 2, 0], 3), np.ones((3, 5))
-            ),
-            ValueError,
-            ["w", "(3, 4)", "intercept=1.0"],
-        ),
         (
             lambda: fm.pair_gram(fm.gram(EYE), [0, 1, 2, 0], 3).decision_function(np.ones(4), EYE),
             ValueError,
@@ -939,7 +990,137 @@ REFUSALS = {  # by what is wrong: calls, their error, and words
         (lambda: chosen(class_weight={-1: "1"}), TypeError, ["class_weight[-1]", "'1'"]),
         (lambda: chosen(class_weight={1: 2.0, 7: 1.0}), ValueError, ["class_weight", "7"]),
     ],
+    "separators": [
+        *(
+            (lambda G=G, w=w: fm.separator_margin(G, w), error, words)
+            for G, w, error, words in (
+                (fm.gram(X, Y), np.ones(4), TypeError, ["w", "rows", "DenseGram", "features"]),
+                (fm.lazy_gram(X, Y), np.ones(4), TypeError, ["rows", "LazyGram"]),
+                (Own(X), np.ones(2), TypeError, ["rows", "Own"]),
+                (fm.pair_gram(K, Y > 0, 2), np.ones((2, 4)), TypeError, ["rows", "DenseGram"]),
+                (ROWS, np.ones(3), ValueError, ["w", "(2,)", "(3,)"]),
+                (ROWS, np.ones((1, 2)), ValueError, ["w"]),
+                (ROWS, np.zeros(2), ValueError, ["w", "0"]),
+                (ROWS, [1.0, NAN], ValueError, ["w", "row 1"]),
+                (fm.features(X, Y, **FREE), np.ones(4), ValueError, ["w", "(2,)", "(3,)", "bias"]),
+                (fm.features(X, Y, **FREE), [1e-300, 0, 1e10], ValueError, ["bias"]),
+                (fm.features(X, Y, ridge=1.0, **FREE), np.ones(2), ValueError, ["(3,)", "bias"]),
+                (
+                    fm.pair_gram(fm.features(EYE), [0, 1, 2, 0], 3),
+                    np.ones((3, 5)),
+                    ValueError,
+                    ["w", "(3, 4)", "intercept=1.0"],
+                ),
+            )
+        ),
+        *(
+            (lambda G=G, w=w, at=at: fm.separator_margin(G, w, support=at), ValueError, words)
+            for G, w, at, words in (
+                (fm.gram(X, Y), [1.0], [0, 1], ["w", "(2,)", "(1,)"]),
+                (fm.gram(X, Y), [0.0, 0.0], [0, 1], ["w", "0"]),
+                (fm.gram(X, Y), [1.0, NAN], [0, 1], ["w"]),
+                (fm.gram(X, Y), [1.0, 1.0], [1, 1], ["support", "once"]),
+                (fm.gram(X, Y), [1.0, 1.0], [0.0, 1.0], ["support"]),
+                (fm.gram(X, Y), [1.0, 1.0], [0, 4], ["support", "0 to 3"]),
+                (fm.gram(X, Y), [1.0, 1.0], [-1, 2], ["support", "0 to 3"]),
+                (fm.gram(X, Y, **FREE), np.ones(4), [0, 1], ["(3,)", "bias"]),
+                (fm.gram(X, Y, ridge=1.0), [1.0], [0], ["ridge"]),
+                (fm.pair_gram(K, Y > 0, 2), [1.0], [0], ["two classes"]),
+                (EYE, [1.0], [0], ["labels", "gram(X, y)"]),
+                (fm.gram(X, Y, kernel="poly"), [1.0], [0], ["normalize=None"]),
+                (fm.gram(POINTS_FAR, Y, kernel="linear", **FREE), [1.0], [0], ["coef_"]),
+                (fm.features(POINTS_FAR, Y, **FREE), [1.0], [0], ["coef_"]),
+                (fm.gram(X[[0, 0, 1]], [1, -1, 1]), [1.0, -1.0], [0, 1], ["w", "cancel"]),
+            )
+        ),
+    ],
+    "tables and norms": [
+        (lambda: on_tables(np.ones((4, 2, 3, 1))), ValueError, ["Z", "(n, k, d)", "(4, 2, 3, 1)"]),
+        (lambda: on_tables(np.ones((4, 0, 3))), ValueError, ["Z", "empty", "(4, 0, 3)"]),
+        (
+            lambda: on_tables(np.where(np.arange(24).reshape(4, 2, 3) == 8, NAN, 1.0)),
+            ValueError,
+            ["Z", "finite", "row 1", "Z[1, 0, 2]"],
+        ),
+        (lambda: on_tables(with_entry("five", TABLES)), TypeError, ["row 2, column (1, 0)"]),
+        (lambda: on_tables(0.0 * TABLES), ValueError, ["G"]),
+        (lambda: on_tables(TABLES, labels=[0, 1, 0, 1]), ValueError, ["Z", "leave labels out"]),
+        (
+            lambda: norm_certificate(TABLES[0], Z=TABLES, labels=Y > 0),
+            ValueError,
+            ["Z", "leave labels out"],
+        ),
+        (lambda: norm_certificate(Z=NAN * X), ValueError, ["Z", "finite", "row 0"]),
+        (lambda: norm_certificate(np.ones(3)), ValueError, ["w", "(2,)", "(3,)"]),
+        (lambda: norm_certificate(labels=Y > 0), ValueError, ["w", "2 dimensions"]),
+        (lambda: norm_certificate(p=[0.5, 0.5]), ValueError, ["p", "4 weights"]),
+        (lambda: fm.steepest_descent(NAN * X, "l2"), ValueError, ["Z", "finite", "row 0"]),
+        (lambda: fm.norm_margin(X, "l3"), ValueError, ["norm", "'l3'", "spectral"]),
+        (lambda: fm.norm_margin(X, 2), ValueError, ["norm", "2"]),
+        (lambda: fm.norm_margin(X, "l1", labels=[0, 1]), ValueError, ["labels"]),
+        (lambda: fm.norm_margin(X, "l1", Y), TypeError, ["2 positional arguments"]),
+    ],
+    "weights to begin with": [
+        *(
+            (lambda start=start: fm.max_margin(EYE, start=start), error, ["start", *words])
+            for start, error, words in (
+                (np.ones(3), ValueError, ["4", "got 3"]),
+                ([1, 1, 1, -1], ValueError, ["at least 0", "-1"]),
+                ([1, 1, 1, NAN], ValueError, ["finite"]),
+                (3.0, TypeError, ["Result"]),
+                (np.ones((4, 1)), TypeError, ["Result"]),
+                ("ones", TypeError, ["Result"]),
+            )
+        ),
+        *(
+            (lambda start=start: fm.norm_margin(EYE, "l1", start=start), error, words)
+            for start, error, words in (
+                (np.ones(4), TypeError, ["start", "(result.alpha, result.p)", "ndarray"]),
+                ((np.ones(2), UNIFORM), ValueError, ["w of start", "(4,)", "(2,)"]),
+                ((UNIFORM, UNIFORM[:2]), ValueError, ["p of start", "4 weights"]),
+                ((UNIFORM, -UNIFORM), ValueError, ["p of start", "least -0.25"]),
+            )
+        ),
+        *(
+            (lambda start=start: fm.steepest_descent(EYE, "l1", start=start), ValueError, words)
+            for start, words in (
+                (np.ones(2), ["start", "(4,)", "(2,)"]),
+                (np.full(4, INF), ["start", "finite"]),
+            )
+        ),
+    ],
+    "parts of a loop": [
+        (lambda: fm.product(ROWS, np.ones(5), UNIFORM), ValueError, ["v", "(4,)", "(5,)"]),
+        (lambda: fm.product(ROWS, [1.0] * 4, UNIFORM), ValueError, ["v", "array of shape (4,)"]),
+        (lambda: fm.product(ROWS, UNIFORM, np.ones(300)), ValueError, ["out", "(4,)", "(300,)"]),
+        (lambda: fm.add_column(ROWS, 0, 1.0, np.ones(3)), ValueError, ["m", "(4,)", "(3,)"]),
+        (lambda: fm.add_column(ROWS, -1, 1.0, np.ones(4)), IndexError, ["i", "4 points", "-1"]),
+        (lambda: fm.add_column(ROWS, 4, 1.0, np.ones(4)), IndexError, ["i", "4 points", "4"]),
+        (lambda: fm.product(EYE, UNIFORM, np.ones(4)), TypeError, ["ndarray", "Gram"]),
+        (lambda: fm.add_column((EYE,), 0, 1.0, np.ones(4)), TypeError, ["tuple", "Gram"]),
+        (
+            lambda: fm.momentum(lacking(_diagonal=fm.Gram._diagonal)),
+            NotImplementedError,
+            ["Lacking has no _diagonal"],
+        ),
+        (
+            lambda: fm.momentum(lacking(_product=fm.Gram._product)),
+            NotImplementedError,
+            ["Lacking has no _product"],
+        ),
+        (lambda: fm.momentum(lacking(unit=None)), TypeError, ["Lacking", "unit = 2.0**-53"]),
+        (lambda: Own(EYE).restrict([0, 1]), NotImplementedError, ["Own has no _restrict"]),
+        (lambda: sparse_gram(columns=[0, 9, 0, 1]), ValueError, ["columns", "0 to 1"]),
+        (lambda: sparse_gram(columns=[0, 1, 1]), ValueError, ["columns", "one for each"]),
+        (lambda: sparse_gram(columns=[0, 1, 0, 0]), ValueError, ["ascend"]),
+        (lambda: sparse_gram(columns=[1, 0, 0, 1]), ValueError, ["ascend"]),
+        (lambda: sparse_gram(starts=[0, 5, 4]), ValueError, ["starts"]),
+        (lambda: sparse_gram(values=[1.0, INF, 1.0, 1.0]), ValueError, ["values", "finite"]),
+    ],
     "vectors": [
+        (lambda: K @ np.ones(3), ValueError, ["v"]),
+        (lambda: fm.witnesses(np.eye(2), np.ones(3) / 3), ValueError, ["result", "2"]),
+        (lambda: fm.witnesses(np.eye(2), [2.0, -1.0]), ValueError, ["result"]),
         (lambda: fm.project_simplex([1.0, NAN]), ValueError, ["v", "row 1"]),
         (lambda: fm.project_simplex([]), ValueError, ["v", "empty"]),
         (lambda: fm.project_simplex([[1.0]]), ValueError, ["v", "1 dimension"]),
@@ -983,6 +1164,18 @@ REFUSALS = {  # by what is wrong: calls, their error, and words
                 (fm.isnkpvn, "gamma", (1.0, 0.5, -2.0, NAN, INF), ValueError, {"eps": 0.1}),
                 (fm.isnkpvn, "gamma", (None,), TypeError, {"eps": 1.0}),
                 (fm.isnkpvn, "prox", ("l1", None), ValueError, {"eps": 0.1}),
+                (fm.momentum, "eps", (-1.0, NAN, INF), ValueError, {}),
+                (fm.diagonal_descent, "lam", ("1/t^3", np.ones((10, 1))), ValueError, {}),
+                (fm.diagonal_descent, "lam", (0.5, np.ones(9)), ValueError, {"max_iter": 10}),
+                (fm.diagonal_descent, "lam", (None,), TypeError, {}),
+                (fm.diagonal_descent, "lam0", (0.0, NAN, INF), ValueError, {}),
+                (fm.diagonal_descent, "step", (0.0, NAN, INF), ValueError, {}),
+                (fm.inertial_diagonal_descent, "accel", (0.0, NAN, INF), ValueError, {}),
+                (fm.homotopic_subgradient, "a", (0.0, 1.0), ValueError, {}),
+                (fm.homotopic_subgradient, "b", (0.0, 0.501), ValueError, {"a": 0.5}),
+                (fm.norm_margin, "eps", (-1.0,), ValueError, {"norm": "l1"}),
+                (fm.steepest_descent, "momentum", (1.0,), ValueError, {"norm": "l1"}),
+                (fm.steepest_descent, "schedule", ("risk",), ValueError, {"norm": "l1"}),
                 (fm.winnow, "eta", (0.0, -1.0, NAN), ValueError, {}),
                 (fm.winnow, "eta", (None,), TypeError, {}),
                 (fm.winnow, "max_iter", (-1,), ValueError, {"eta": 1.0}),
@@ -1002,6 +1195,19 @@ REFUSALS = {  # by what is wrong: calls, their error, and words
             for value in values
             for options in [{**others, name: value}]
         ),
+        *(
+            (
+                lambda lam=lam: fm.diagonal_descent(EYE, lam=lam, max_iter=10),
+                ValueError,
+                ["lam", "at least 0", "t = 5"],
+            )
+            for lam in (
+                np.where(np.arange(10) == 4, -1e-300, 1.0),
+                np.where(np.arange(10) == 4, NAN, 1.0),
+                lambda t: 4.5 - t,
+                lambda t: NAN if t == 5 else 1.0,
+            )
+        ),
     ],
 }
 
@@ -1013,6 +1219,37 @@ REFUSALS = {  # by what is wrong: calls, their error, and words
 )
 def test_one_call(call, error, words):
     check_raises(call, error, words)
+
+
+OPTIONS = [  # bad run options, exception, words of the message
+    ({"max_iter": -1}, ValueError, ["max_iter", "-1"]),
+    ({"max_iter": 2.5}, TypeError, ["max_iter", "2.5"]),
+    ({"max_iter": "a"}, TypeError, ["max_iter", "'a'"]),
+    ({"max_iter": None}, TypeError, ["max_iter", "None"]),
+    ({"max_iter": True}, ValueError, ["max_iter", "True"]),
+    ({"max_iter": 2**70}, ValueError, ["max_iter", "2**53"]),
+    ({"tol": -1.0}, ValueError, ["tol", "-1"]),
+    ({"tol": 0.0}, ValueError, ["tol", "0"]),
+    ({"tol": NAN}, ValueError, ["tol", "nan"]),
+    ({"tol": INF}, ValueError, ["tol", "inf"]),
+    ({"tol": "a"}, TypeError, ["tol", "'a'"]),
+    ({"trace_at": [1, -2]}, ValueError, ["trace_at", "-2"]),
+    ({"trace_at": [1, 1.5]}, TypeError, ["trace_at", "1.5"]),
+    ({"trace_at": "ab"}, TypeError, ["trace_at"]),
+    ({"trace_at": np.ma.ones(2)}, TypeError, ["masked"]),
+    ({"callback": 3}, TypeError, ["callback", "callable", "3"]),
+    ({"callback": "f"}, TypeError, ["callback", "'f'"]),
+    ({"callback": False}, TypeError, ["callback", "False"]),
+    ({"start": 3}, TypeError, ["start", "Result", "int"]),
+    ({"start": EYE}, TypeError, ["start", "ndarray"]),
+]
+
+
+@rotate("name, bad", CALLS, OPTIONS)
+def test_run_options_are_refused_by_name(name, bad):
+    """Every algorithm by the same function: each of them is given one."""
+    options, error, words = bad
+    check_raises(lambda: run(name, EYE, **options), error, words)
 
 
 @pytest.mark.parametrize("where", [0, -1])

@@ -628,41 +628,6 @@ def test_other_options_of_one_algorithm_take_a_run_on():
 
 
 # ======================================================================================================
-# RUN OPTIONS
-# ======================================================================================================
-
-OPTIONS = [  # bad run options, exception, words of the message
-    ({"max_iter": -1}, ValueError, ["max_iter", "-1"]),
-    ({"max_iter": 2.5}, TypeError, ["max_iter", "2.5"]),
-    ({"max_iter": "a"}, TypeError, ["max_iter", "'a'"]),
-    ({"max_iter": None}, TypeError, ["max_iter", "None"]),
-    ({"max_iter": True}, ValueError, ["max_iter", "True"]),
-    ({"max_iter": 2**70}, ValueError, ["max_iter", "2**53"]),
-    ({"tol": -1.0}, ValueError, ["tol", "-1"]),
-    ({"tol": 0.0}, ValueError, ["tol", "0"]),
-    ({"tol": np.nan}, ValueError, ["tol", "nan"]),
-    ({"tol": np.inf}, ValueError, ["tol", "inf"]),
-    ({"tol": "a"}, TypeError, ["tol", "'a'"]),
-    ({"trace_at": [1, -2]}, ValueError, ["trace_at", "-2"]),
-    ({"trace_at": [1, 1.5]}, TypeError, ["trace_at", "1.5"]),
-    ({"trace_at": "ab"}, TypeError, ["trace_at"]),
-    ({"trace_at": np.ma.ones(2)}, TypeError, ["masked"]),
-    ({"callback": 3}, TypeError, ["callback", "callable", "3"]),
-    ({"callback": "f"}, TypeError, ["callback", "'f'"]),
-    ({"callback": False}, TypeError, ["callback", "False"]),
-    ({"start": 3}, TypeError, ["start", "Result", "int"]),
-    ({"start": np.eye(3)}, TypeError, ["start", "ndarray"]),
-]
-
-
-@rotate("name, bad", CALLS, OPTIONS)
-def test_bad_options_are_refused(name, bad):
-    """Every algorithm by the same function: each of them is given one."""
-    options, error, words = bad
-    check_raises(lambda: run(name, np.eye(3), **options), error, words)
-
-
-# ======================================================================================================
 # HOW A RUN ENDS
 # ======================================================================================================
 
@@ -919,12 +884,3 @@ def test_a_result_prints_on_one_line(name, kind):
     )
     assert f"n = {len(EASY)}" in text and f"{len(result.trace)} checkpoint" in text
     assert text == str(result) and "array" not in text
-
-
-def test_points_and_labels_are_no_problem_yet():
-    """The commonest mistake: an algorithm takes G, which `gram` and `features` make of X and y."""
-    X, y = two_classes(10, 3, 3.0)
-    with pytest.raises(TypeError, match="takes 1 positional argument"):
-        fm.momentum(X, y)
-    with pytest.raises(ValueError, match=r"shape \(10, 3\).*gram\(X, y\) or features\(X, y\)"):
-        fm.momentum(X)

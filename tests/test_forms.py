@@ -23,7 +23,6 @@ from instances import (
     dense,
     rows_of,
     same_result,
-    sparse,
     two_classes,
 )
 
@@ -125,23 +124,6 @@ def test_features_of_a_sparse_matrix(dtype, intercept):
         assert type(G) is fm.SparseGram
         assert G.values.size == np.count_nonzero(X) + len(X) * (intercept > 0)
         np.testing.assert_allclose(G.dense(), want.dense(), rtol=0, atol=1e-14)
-
-
-@pytest.mark.parametrize(
-    "name, field, words",
-    [
-        ("columns", [0, 9, 0, 1, 0, 1], ["columns", "0 to 1"]),
-        ("columns", [0, 1, 1], ["columns", "one for each"]),
-        ("columns", [0, 1, 0, 1, 0, 0], ["ascend"]),
-        ("columns", [1, 0, 0, 1, 0, 1], ["ascend"]),
-        ("starts", [0, 2, 1, 6], ["starts"]),
-        ("values", [1.0, np.inf, 1.0, 1.0, 1.0, 1.0], ["values", "finite"]),
-    ],
-)
-def test_damaged_sparse_rows_are_refused(name, field, words):
-    G = sparse(np.ones((3, 2)))
-    arrays = {"values": G.values, "columns": G.columns, "starts": G.starts, name: np.array(field)}
-    check_raises(lambda: fm.SparseGram(**arrays, dimension=2), ValueError, words)
 
 
 # ======================================================================================================
