@@ -258,7 +258,7 @@ def test_enormous_accel_is_no_inertia(kind):
         (fm.homotopic_subgradient, {"a": 0.25, "b": 0.5}),
     ],
 )
-def test_defaults(algorithm, defaults):
+def test_defaults_are_the_values_that_are_documented(algorithm, defaults):
     G = 1e-3 * dense(INSTANCES["overlapping"])  # small, so that steps are long and the boxes bite
     result = algorithm(G)
     assert result.n_iter == 1000
@@ -354,7 +354,7 @@ def check_directions(Z, w, alphas, distance, late):
 
 @pytest.mark.parametrize("accel", ACCELS)
 @all_separable
-def test_theorem_5_2_with_its_constant(name, accel):
+def test_theorem_5_2_inertial_distances_fall_with_its_constant(name, accel):
     Z, rho = PLANTED[name]
     w = planted_separator(name)
     c = optimum(Z)[1]
@@ -426,7 +426,7 @@ def hoffman(Z):
 @pytest.mark.parametrize(
     "name", ["one point", "one dimension", "copies", "shifted cross-polytope", "unequal weights"]
 )
-def test_theorem_5_1_with_its_constants(name):
+def test_theorem_5_1_distances_and_dual_gaps_fall_with_its_constants(name):
     """C is ||w*||: (5.4), (5.2) and (5.20) lack a factor 2 of <1, u_0 - u*>, without which C = 0 at u_0 = 0."""
     Z, rho = PLANTED[name]
     (w, c) = optimum(Z)
@@ -508,7 +508,7 @@ def away_from_the_first_axis(Z, algorithm, T, **options):
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("accel", [3.0, 5.0, 10.0])
-def test_the_envelope_with_inertia(accel, seed):
+def test_peaks_of_inertial_descent_fall_by_the_power_and_the_rate_of_their_envelope(accel, seed):
     """t^(-accel/2) (1 - gamma mu)^(t/2): the peaks of ||w_t - w*|| over it change neither with t nor with ln t."""
     Z, contraction = planted_face(3, 6.0, seed)  # the slowest modes are far apart
     T = 2500
@@ -754,20 +754,20 @@ def test_the_step_never_exceeds_one_over_the_norm(name):
     assert (np.diff(D) <= 64 * EPS * (size[1:] + size[:-1])).all() and (D[1:] < 0.0).all()
 
 
-def test_isolated_eigenvalue():
+def test_the_step_allows_for_an_eigenvalue_that_the_start_hardly_meets():
     check_step(isolated_where_the_start_is_least(), 1.0)
 
 
 @pytest.mark.parametrize(
     "shape", [(1, 1), (3, 1), (1, 3), (200, 3), (3, 200), (150, 150), (700, 40)]
 )
-def test_the_step_over_features(shape):
+def test_the_step_over_rows_is_one_over_the_norm(shape):
     Z = np.random.default_rng(1).normal(size=shape)
     check_step(fm.FeatureGram(Z), 1.0 / safe_step(Z))
 
 
 @pytest.mark.parametrize("power", [-190, -160, 160, 190])
-def test_the_step_at_extreme_scales(power):
+def test_the_step_is_one_over_the_norm_at_extreme_scales(power):
     # Squares of the entries of G leave the range of floating point long before G does.
     Z, rho = PLANTED["feasible"]
     c = 10.0 ** (power / 2)

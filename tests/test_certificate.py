@@ -211,7 +211,7 @@ def drift(kind, Z, rho):
 
 
 @every_representation
-def test_certificate_without_a_direction(kind):
+def test_weights_of_length_0_are_certified_by_the_root_of_the_scale(kind):
     Z, _ = feasible(20, 4, 0.3)
     G = REPRESENTATIONS[kind](3.0 * Z)
     p = np.full(20, 0.05)
@@ -315,7 +315,7 @@ def test_certificate_leaves_its_input_alone():
 # ======================================================================================================
 
 
-def test_the_scale_is_rounded_too():
+def test_no_lower_end_is_above_minus_the_root_of_the_true_scale():
     """-sqrt(s), below which no margin falls, is that of an s that was itself rounded, stored or summed."""
     stored = np.array([[1.0, -1.0], [-1.0, 1.0]])  # of this matrix times 1 + 2^-54, for one
     z = np.full(10**5, 0.9999 * 2.0**-27)  # squares that vanish beside 1, one by one
@@ -467,7 +467,7 @@ def test_opposite_points_are_never_separated(name, kind):
 
 
 @everywhere
-def test_one_point(name, kind):
+def test_one_point_has_its_length_as_margin(name, kind):
     """Nothing to choose: both ends are the length of the row, whatever it is, as soon as alpha is not 0."""
     result = run(name, form(kind, np.array([[3.0, 4.0]])), max_iter=400)
     assert result.p.tolist() == [1.0]
@@ -571,7 +571,7 @@ def test_a_free_bias_cancels_what_far_points_have_in_common(case):
         ) * Fraction(result.upper)
 
 
-def test_a_ridge_far_above_a_kernel_on_demand():
+def test_an_interval_holds_where_a_ridge_is_far_above_a_kernel_on_demand():
     """||p||^2 came from a plain sum of n terms, ridge and all, whose rounding nothing covered."""
     n = 3000
     ridge = 8.7e15
@@ -587,7 +587,7 @@ def test_a_ridge_far_above_a_kernel_on_demand():
     assert Fraction(result.upper) ** 2 >= norm * Fraction(ridge)
 
 
-def test_weights_to_begin_with_on_a_row_of_zeros():
+def test_a_row_of_zeros_is_the_witness_from_any_weights_to_begin_with():
     for G in (
         fm.FeatureGram(np.array([[1.0, 0.0], [0.0, 0.0], [2.0, 1.0]])),
         np.diag([1.0, 0.0, 2.0]),
@@ -711,7 +711,7 @@ def test_precise_products_narrow_the_intervals_of_single_precision():
     assert 100 * widths[Precise] < widths[SinglePrecision]
 
 
-def test_rows_that_are_themselves_rounded():
+def test_the_stated_rounding_covers_rows_that_are_themselves_rounded():
     """`Rounding.of_rows(rows=...)` covers a G of other rows than the stored ones."""
     rng = np.random.default_rng(0)
     for _ in range(20):
@@ -740,7 +740,7 @@ def test_rows_that_are_themselves_rounded():
 
 
 @pytest.mark.parametrize("precise", [False, True])
-def test_weights_over_all_decades(precise):
+def test_certificates_of_weights_over_all_decades_hold_in_exact_arithmetic(precise):
     """Small weights count for nothing beside large ones, but must not make a bound false, or raise."""
     Z = np.array([[3.0, 1.0], [2.0, -5.0], [7.0, 7.0], [1.0, 4.0]])
     G = exact.of_rows(Z)
@@ -754,7 +754,7 @@ def test_weights_over_all_decades(precise):
         assert exact.signed_square(Fraction(lower)) <= of_alpha and of_p <= Fraction(upper) ** 2
 
 
-def test_two_equal_points_of_different_classes():
+def test_contradiction_finds_two_equal_points_of_different_classes():
     X = np.array([[1.0, -0.0], [2.0, 3.0], [1.0, 0.0], [2.0, 3.0]])
     assert fm.contradiction(X, [1, 1, -1, -1]) == (0, 2) and fm.contradiction(
         X, ["a", "b", "a", "c"]
@@ -765,7 +765,7 @@ def test_two_equal_points_of_different_classes():
     )
 
 
-def test_the_margin_of_a_separator_with_its_own_bias():
+def test_the_margin_of_a_separator_with_its_own_bias_holds_and_the_best_bias_is_no_worse():
     """Of (d + 1,) the last is the bias; of (d,) the best is taken, which is at least as good."""
     rng = np.random.default_rng(0)
     for _ in range(30):
@@ -803,7 +803,7 @@ def test_precise_products_of_features_are_within_their_bound():
     assert rounding.margins < 1e-28 and want < Fraction(1, 10**3)
 
 
-def test_a_bias_at_an_origin_where_all_digits_cancel():
+def test_the_margin_of_a_bias_at_an_origin_where_all_digits_cancel_holds_in_exact_arithmetic():
     """<w, origin> cancels from 1e24 down to 1; what is left of twice the working precision is in the interval."""
     o = [1.2584102866145718e24, 2.228499918042849e24, 1.3320970370818472e24, 1098163273.164956]
     X = [[*o, v] for v in (1.0, 2.0, -1.0, -3.0)]

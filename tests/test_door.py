@@ -176,7 +176,7 @@ if np.finfo(np.longdouble).nmant > 52:
 
 @pytest.mark.parametrize("function", POINTS)
 @pytest.mark.parametrize("case", NO_POINTS)
-def test_what_is_no_table_of_points(function, case):
+def test_what_is_no_table_of_points_is_refused(function, case):
     call, name = POINTS[function]
     table, error, words = NO_POINTS[case]
     if function == "values of a kernel" and case.startswith("too"):
@@ -261,7 +261,7 @@ def test_seconds_of_new_points_are_counted_from_the_same_day():
     assert np.array_equal(eval(remedy, {"np": np, "X": DATES[1:]}), 86400.0 * WHOLE[1:])
 
 
-def test_what_is_taken():
+def test_the_same_numbers_are_taken_in_every_form():
     """The same numbers in every form."""
     nullable = Frame(objects(WHOLE[:, 0]), WHOLE[:, 1].astype(np.float64))
     wanted = fm.features(WHOLE.astype(np.float64), Y)
@@ -284,7 +284,7 @@ def test_what_is_taken():
 
 
 @pytest.mark.parametrize("shape", [(4,), (4, 2, 1), (0, 2), (4, 0)])
-def test_tables_of_another_shape(shape):
+def test_tables_of_another_shape_are_refused(shape):
     for name in ("gram", "features", "lazy_gram"):
         with pytest.raises(ValueError, match=r"X (must have 2 dimensions|is empty)"):
             getattr(fm, name)(np.ones(shape), np.ones(shape[0]))
@@ -324,7 +324,7 @@ NO_VECTORS = {
 
 @pytest.mark.parametrize("function", VECTORS)
 @pytest.mark.parametrize("case", NO_VECTORS)
-def test_what_is_no_vector(function, case):
+def test_what_is_no_vector_is_refused(function, case):
     call, name = VECTORS[function]
     check_raises(lambda: call(NO_VECTORS[case]), (TypeError, ValueError), [name])
 
@@ -340,7 +340,7 @@ NO_NUMBERS = {
 
 
 @pytest.mark.parametrize("case", [case for case in NO_NUMBERS if case != "None"])
-def test_what_is_no_number(case):
+def test_what_is_no_number_is_refused(case):
     value = NO_NUMBERS[case]
     for call, name in (
         (lambda: fm.gram(X, Y, ridge=value), "ridge"),
@@ -378,12 +378,12 @@ def fit(weights=None, C=1.0, **options):
 
 
 @pytest.mark.parametrize("case", RATIOS)
-def test_ratios_that_rounding_hides(case):
+def test_ratios_that_rounding_hides_are_refused(case):
     call, words = RATIOS[case]
     check_raises(call, ValueError, words)
 
 
-def test_ratios_that_are_taken():
+def test_ratios_that_rounding_leaves_are_taken():
     for ridge in (4.1e-16, 3.9e16, [0.0, 1.0], 0.0):
         assert fm.max_margin(ridged(ridge)).lower > 0.0
     for options in (
@@ -429,7 +429,7 @@ TAKES_MATRIX = {  # every function that is given a matrix, and what it calls it
 
 @pytest.mark.parametrize("function", TAKES_MATRIX)
 @pytest.mark.parametrize("case", MATRICES)
-def test_what_is_no_kernel_matrix(function, case):
+def test_what_is_no_kernel_matrix_is_refused(function, case):
     call, name = TAKES_MATRIX[function]
     matrix, words = MATRICES[case]
     if case in ("not square", "vector", "empty") and name != "G":
@@ -439,7 +439,7 @@ def test_what_is_no_kernel_matrix(function, case):
 
 
 @pytest.mark.parametrize("size", [1e-201, 1e201, 0.0])
-def test_a_matrix_of_a_size_beyond_what_products_allow(size):
+def test_a_matrix_of_a_size_beyond_what_products_allow_is_refused(size):
     words = ["max_i G_ii", f"{size:g}", "1e-200 to 1e+200", "rescale"]
     check_raises(lambda: fm.momentum(size * np.eye(2)), ValueError, words)
     if size:
@@ -473,7 +473,7 @@ def test_an_asymmetry_of_single_precision_is_averaged_away():
     assert abs(fm.max_margin(G).upper - fm.max_margin(fm.FeatureGram(Z)).upper) < 1e-5
 
 
-def test_points_with_both_labels_under_a_kernel_in_single_precision():
+def test_points_with_both_labels_have_no_margin_under_a_kernel_in_single_precision():
     """v'Gv may be below 0 by the rounding of values, which is no indefinite kernel."""
     rng = np.random.default_rng(1)
     for _ in range(20):
@@ -578,7 +578,7 @@ NO_SIGNS = {  # labels that are not -1 or +1, their error and words
 
 @pytest.mark.parametrize("function", ["gram", "features", "free", "lazy_gram", "signed"])
 @pytest.mark.parametrize("case", NO_SIGNS)
-def test_labels_that_are_no_signs(function, case):
+def test_labels_that_are_no_signs_are_refused_with_a_remedy(function, case):
     labels, error, words = NO_SIGNS[case]
     check_raises(lambda: LABELLED[function][0](labels), error, words)
     with pytest.raises(error) as caught:
@@ -590,7 +590,7 @@ def test_labels_that_are_no_signs(function, case):
         assert np.array_equal(eval(remedy[0], {"np": np, "y": labels}), np.where(low, -1, 1))
 
 
-def test_no_labels_at_all():
+def test_no_labels_at_all_are_refused():
     for call in (lambda: fm.contradiction(X, None), lambda: fm.pair_gram(K, None, 2)):
         check_raises(call, ValueError, ["label", "None"])
     one = fitted()
@@ -628,7 +628,7 @@ def test_labels_are_compared_as_they_were_given(one, other):
     assert fm.contradiction(points, [one, other, one]) is None
 
 
-def test_labels_of_several_types_are_no_classes():
+def test_labels_of_several_types_are_refused_as_classes():
     check_raises(
         lambda: fm.MaxMarginClassifier().fit(X, [1, 1, "a", "a"]), TypeError, ["y", "one type"]
     )
@@ -654,7 +654,7 @@ def test_dates_are_labels_where_labels_may_be_of_any_type(table):
     ids=["gram", "features", "lazy_gram", "contradiction", "fit"],
 )
 @pytest.mark.parametrize("form", [np.asarray, np.ndarray.tolist], ids=["arrays", "lists"])
-def test_points_and_labels_that_are_swapped(call, form):
+def test_points_and_labels_that_are_swapped_are_refused_as_such(call, form):
     check_raises(
         lambda: call(form(Y), form(X)), ValueError, ["X and y", "swapped", "(4,)", "(4, 2)"]
     )
@@ -1217,7 +1217,7 @@ REFUSALS = {  # by what is wrong: calls, their error, and words
     [row for rows in REFUSALS.values() for row in rows],
     ids=[f"{wrong}, {i}" for wrong, rows in REFUSALS.items() for i in range(len(rows))],
 )
-def test_one_call(call, error, words):
+def test_a_refusal_names_the_argument_the_place_and_the_remedy(call, error, words):
     check_raises(call, error, words)
 
 
@@ -1302,7 +1302,7 @@ NO_SPARSE = {  # a table as it is made sparse, its error and words
 
 @pytest.mark.parametrize("kind", FORMATS)
 @pytest.mark.parametrize("case", NO_SPARSE)
-def test_what_is_no_sparse_table(kind, case, sp):
+def test_what_is_no_sparse_table_is_refused(kind, case, sp):
     table, error, words = NO_SPARSE[case]
     S = getattr(sp, f"{kind}_array")(table)
     for call in (fm.features, fm.gram, fm.lazy_gram):
@@ -1327,13 +1327,13 @@ def test_a_remedy_of_sparse_points_is_a_line_of_python(kind, case, before, sp):
     np.testing.assert_allclose(found.toarray(), wanted[case])
 
 
-def test_sparse_rows_of_one_dimension(sp):
+def test_sparse_rows_of_one_dimension_are_refused(sp):
     for S in (sp.coo_array(X[0]), sp.csr_array(X[0]), sp.dok_array(X[0])):
         if len(S.shape) == 1:  # older versions of SciPy make a row of it
             check_raises(lambda S=S: fm.features(S), ValueError, ["X", "2 dimensions"])
 
 
-def test_other_refusals_of_sparse_points(sp):
+def test_sparse_points_are_refused_as_arrays_are(sp):
     S = sp.csr_array(ZERO)
     for call, error, words in (
         (lambda: fm.features(S, Y), ValueError, ["row 1 of X", "normalize"]),
@@ -1380,7 +1380,7 @@ def test_sparse_is_refused_where_only_arrays_will_do(call, sp):
         check_raises(lambda S=S: make(S), TypeError, words)
 
 
-def test_sparse_values_of_a_kernel(sp):
+def test_sparse_values_of_a_kernel_are_refused(sp):
     words = ["kernel(A, B) is sparse", "kernel(A, B).toarray()"]
     check_raises(lambda: fm.gram(EYE, kernel=lambda A, B: sp.csr_array(A @ B.T)), TypeError, words)
 
@@ -1413,7 +1413,7 @@ BAD_COLUMNS = {  # a column of a frame that holds no numbers, and words; every f
 
 @pytest.mark.parametrize("column", BAD_COLUMNS)
 @pytest.mark.parametrize("mixed", [False, True])
-def test_columns_that_are_no_numbers(column, mixed, pd):
+def test_columns_that_are_no_numbers_are_named(column, mixed, pd):
     """The error says which column, also beside integers and flags."""
     make, words = BAD_COLUMNS[column]
     others = {"flag": [True, False, True, True], "count": [1, 2, 3, 4]} if mixed else {}
@@ -1424,7 +1424,7 @@ def test_columns_that_are_no_numbers(column, mixed, pd):
         )
 
 
-def test_a_frame_without_the_rows_that_are_refused(pd):
+def test_a_frame_is_taken_without_the_rows_that_are_refused(pd):
     """The remedies keep nullable columns, too."""
     nullable = pd.array([True, True, None, True], dtype="boolean")
     for column, error, kept in (
@@ -1441,7 +1441,7 @@ def test_a_frame_without_the_rows_that_are_refused(pd):
         assert found.index.tolist() == kept and len(fm.gram(found)) == 2
 
 
-def test_series_as_points_and_frames_as_labels(pd):
+def test_series_as_points_and_frames_as_labels_are_refused(pd):
     frame = pd.DataFrame(X, columns=["height", "width"])
     check_raises(lambda: fm.features(frame["height"], Y), ValueError, ["X", "np.reshape"])
     check_raises(lambda: fm.features(frame.iloc[:0], []), ValueError, ["X", "empty"])
@@ -1468,7 +1468,7 @@ TIMES = {  # columns of four dates or durations
 
 
 @pytest.mark.parametrize("kind", TIMES)
-def test_columns_of_dates(kind, pd):
+def test_columns_of_dates_are_refused_with_a_remedy(kind, pd):
     """The remedy makes numbers of them, the same in each."""
     column = TIMES[kind](pd)
     for frame in (
@@ -1506,7 +1506,7 @@ MISSING_OF_PANDAS = {  # the third of four is missing
 
 
 @pytest.mark.parametrize("kind", MISSING_OF_PANDAS)
-def test_missing_labels_of_pandas(kind, pd):
+def test_missing_labels_of_pandas_are_refused(kind, pd):
     y = MISSING_OF_PANDAS[kind](pd)
     for call, name in LABELLED.values():
         words = [f"Input {name} contains NaN", "row 2"]

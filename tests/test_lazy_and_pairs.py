@@ -389,7 +389,7 @@ def test_algorithms_walk_on_pairs_as_on_explicit_rows(base, name):
 
 
 @pytest.mark.parametrize("k", [2, 3, 6])
-def test_theorem_5_1(k):
+def test_theorem_5_1_the_margin_of_classes_is_a_binary_one_over_the_root_of_two(k):
     """The binary margin is the multiclass one over sqrt(2), for every table of weights; momentum's guarantee holds."""
     X, labels = classes(40, 5, k, seed=k)
     K = fm.gram(X, kernel="linear", normalize="max")
@@ -441,7 +441,7 @@ def test_two_classes_are_the_binary_problem(base):
 
 
 @pytest.mark.parametrize("normalize", ["unit", "max", None])
-def test_scores_of_all_classes(normalize):
+def test_half_of_the_differences_of_scores_are_the_margins_of_pairs(normalize):
     """Half of their differences at the points are the margins of the pairs."""
     X, labels = classes(30, 4, 3, gap=1.0)
     G = fm.pair_gram(fm.gram(X, kernel="rbf", normalize=normalize), labels, 3)

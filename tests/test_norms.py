@@ -127,7 +127,7 @@ def random_rows(rng):
 
 @pytest.mark.parametrize("norm", POLYHEDRAL)
 @pytest.mark.parametrize("seed", range(40))
-def test_exact_margins_of_rows(norm, seed):
+def test_intervals_hold_the_exact_margins_of_rows(norm, seed):
     rows = random_rows(np.random.default_rng(seed)).tolist()
     result = fm.norm_margin(rows, norm)
     assert not faults(norm, rows, result, exact_margin(norm, rows)), (rows, result)
@@ -135,7 +135,7 @@ def test_exact_margins_of_rows(norm, seed):
 
 @pytest.mark.parametrize("norm", POLYHEDRAL)
 @pytest.mark.parametrize("seed", range(15))
-def test_exact_margins_of_classes(norm, seed):
+def test_intervals_hold_the_exact_margins_of_classes(norm, seed):
     rng = np.random.default_rng(seed)
     k = int(rng.integers(2, 4))
     X = rng.integers(-3, 4, size=(rng.integers(k, 5), 2))
@@ -147,7 +147,7 @@ def test_exact_margins_of_classes(norm, seed):
 
 
 @pytest.mark.parametrize("k", (3, 4))
-def test_one_point_of_each_class_on_an_axis(k):
+def test_one_point_of_each_class_on_an_axis_has_the_known_margin(k):
     """By symmetry the best table is a I + b 11'."""
     known = {
         "l1": 1 / k,
@@ -255,7 +255,7 @@ def test_singular_values_are_rounded_up():
             assert float(total) <= (1 + 1e-12) * float(trace + 2 * determinant**0.5)
 
 
-def test_a_norm_of_ones_own():
+def test_a_norm_of_ones_own_has_the_margin_of_scaled_columns():
     """Weights in a box: the margin in "linf" of scaled columns."""
     Z = mnist_rows()
     Z = Z[:, Z.any(axis=0)]
@@ -392,7 +392,7 @@ def test_where_rounding_ends_a_run_does_not_depend_on_max_iter():
     assert len({(end.n_iter, end.lower, end.upper) for end in ends}) == 1
 
 
-def test_a_norm_in_other_units_and_of_whole_numbers():
+def test_a_norm_may_have_other_units_and_whole_numbers():
     """A box of 1e-10, whose steepest direction is of integers."""
     small = fm.Norm(
         value=lambda w: 1e10 * np.abs(w).max(),
@@ -418,7 +418,7 @@ def test_a_layer_may_have_more_classes_than_the_labels():
     assert alone.alpha.shape == (2, 6)
 
 
-def test_sparse_rows_and_a_file(tmp_path):
+def test_sparse_rows_and_rows_in_a_file_have_the_interval_of_arrays(tmp_path):
     Z = mnist_rows()
     other = fm.norm_margin(Z, "l1")
     np.save(tmp_path / "rows.npy", Z)
@@ -442,7 +442,7 @@ def test_equations_that_are_too_large_leave_explicit_steps(monkeypatch, limit):
 
 
 @pytest.mark.parametrize("norm", NAMES)
-def test_more_points_than_coordinates(norm):
+def test_more_points_than_coordinates_are_certified(norm):
     """The smaller of the two systems is that of the coordinates."""
     rng = np.random.default_rng(0)
     Z = rng.normal(size=(400, 3)) + 3.0
@@ -513,7 +513,7 @@ def test_steepest_descent_in_l2_is_normalized_gradient_descent(schedule):
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("momentum, loss", [(0.0, "exp"), (0.9, "exp"), (0.9, "logistic")])
-def test_steepest_descent_against_its_formula(name, momentum, loss):
+def test_steepest_descent_is_its_formula(name, momentum, loss):
     X, labels = labelled()
     rows = np.array(pair_rows(X.tolist(), labels.tolist(), 4))
     norm = fm.NORMS[name]

@@ -111,7 +111,7 @@ def check_close(got, want, size, n):
 
 @KINDS
 @pytest.mark.parametrize("n", ODD_SIZES)
-def test_products(kind, n):
+def test_products_are_those_of_g(kind, n):
     G, A = random_gram(kind, n)
     ridge = 0.3 * (np.arange(n) % 3)
     G = G.with_ridge(ridge)
@@ -284,7 +284,7 @@ def test_features_are_the_linear_gram(normalize):
 
 
 @rotate("name, layout", CALLS, layouts(np.eye(2)))
-def test_layouts_and_types_of_input(name, layout):
+def test_layouts_and_types_of_input_change_no_answer(name, layout):
     rng = np.random.default_rng(0)
     Z = rng.integers(-9, 9, (25, 4)).astype(float)
     Z[:, 0] += 10  # integers, so that every type holds them; separable
@@ -438,7 +438,7 @@ def test_a_new_representation_needs_no_change(name, case):
     [name for name, call in CALLS.items() if not call.rows],
     ["separable", "overlapping", "uneven"],
 )
-def test_four_things_are_enough(name, case):
+def test_a_class_with_four_things_has_the_answers_of_rows(name, case):
     Z = PLANTED["uneven"][0] if case == "uneven" else UNTIED[case]
     most = (
         BEFORE_TIES if CALLS[name].noise == 1.0 and case == "overlapping" else 60
@@ -453,7 +453,7 @@ def test_four_things_are_enough(name, case):
     )  # it has no precise products
 
 
-def test_defaults_are_what_they_say():
+def test_defaults_of_a_class_with_four_things_are_the_operations_of_rows():
     """A class with four things, and FeatureGram: the same operations, blocks and sums, with a ridge and without."""
     Z = UNTIED["overlapping"]
     n, _ = Z.shape
