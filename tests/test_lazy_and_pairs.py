@@ -212,8 +212,8 @@ def test_integer_points_have_exact_certificates():
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no resource module")
 def test_nothing_as_large_as_g_is_kept():
-    """40,000 points: G would take 12.8 GB."""
-    X, y = two_classes(40_000, 5, seed=1)
+    """15,000 points: G would take 1.8 GB."""
+    X, y = two_classes(15_000, 5, seed=1)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     result = fm.adaptive_sampling(fm.lazy_gram(X, y), max_iter=200)
     assert result.upper > result.lower
