@@ -1049,7 +1049,6 @@ def test_the_figure_of_the_manual_is_added_in_one_place(tmp_path, monkeypatch):
     page = tmp_path / "figures" / "README.md"
     page.write_text("<!-- gallery: all -->\n<!-- end -->\n<!-- others -->\n<!-- end -->\n")
     for words in (
-        [ADDED_KEY, "--quick"],
         [ADDED_KEY, "points=50", "--quick"],
         [ADDED_KEY],
         ["report"],
