@@ -833,14 +833,14 @@ def test_infeasible_data_give_a_vanishing_upper_bound(name, kind):
 
 
 # ======================================================================================================
-# EXTREME SCHEDULES AND BAD INPUT
+# EXTREME SCHEDULES
 # ======================================================================================================
 
 
 @pytest.mark.filterwarnings("error")
 @every_plain
 @pytest.mark.parametrize("accel", [None, 3.0])
-def test_schedules_that_leave_the_range_of_floating_point(kind, accel):
+def test_schedules_that_leave_the_range_of_floating_point_end_at_the_margin(kind, accel):
     Z, rho = PLANTED["feasible"]
     G = form(kind, Z)
     zeros = np.r_[1.0, 0.0, 5e-324, 1e-310, np.zeros(4996)]

@@ -916,18 +916,6 @@ def test_a_margin_that_rounding_hides_is_no_strict_proof(size):
         assert found is None or not found.strict
 
 
-@pytest.mark.parametrize("exponent", range(30, 51, 2))
-def test_the_proof_is_exact_where_the_weights_given_to_it_are_not(exponent):
-    """Weights of these rows mix to 0 up to rounding, but a separator exists; others are surrounded."""
-    a = 2.0**exponent * np.array([3.0, -1.0, -5.0, 2.0])
-    rows = fm.FeatureGram(np.column_stack((a + 1.0, a)))
-    surrounded = fm.FeatureGram(np.column_stack((a, np.array([1.0, 1.0, -1.0, -1.0]))))
-    for weights in (np.full(4, 0.25), np.array([0.2, 0.3, 0.1, 0.4]), np.array([1, 4, 1, 2]) / 8):
-        assert fm._proved(rows, np.arange(4), weights) is None
-    p = fm._proved(surrounded, np.arange(4), np.full(4, 0.25))
-    assert (p >= 0.0).all() and abs(p @ surrounded.coordinates()).max() <= 1e-15 * abs(a).max()
-
-
 @pytest.mark.parametrize("seed", range(12))
 def test_elimination_finds_the_mixtures_of_fractions(seed):
     """One free point, or several, which keep their weights where these leave the others weights above 0."""

@@ -719,11 +719,6 @@ def test_a_descent_goes_on_from_a_separator(norm):
         np.testing.assert_allclose(zero.alpha, plain.alpha, rtol=1e-12)
 
 
-# ======================================================================================================
-# BAD INPUT
-# ======================================================================================================
-
-
 def test_a_start_of_another_problem_or_method_is_refused_with_a_remedy():
     start = fm.norm_margin(np.eye(3), "l1")
     words = ["start", "same algorithm and shape", "norm_margin, start=(result.alpha, result.p)"]

@@ -1,5 +1,5 @@
 """G: its two operations in every representation, a foreign one, too; all algorithms on all of them; loops of one's own;
-what it knows of itself, labels, kernel and scores; what it refuses."""
+what it knows of itself, labels, kernel and scores."""
 
 import copy
 import functools
