@@ -26,6 +26,7 @@ import pytest
 from instances import threads
 
 import reproduce as rp
+from figures import studies
 
 FONTS = matplotlib.get_cachedir()
 
@@ -52,8 +53,21 @@ def cache(tmp_path, monkeypatch):
     return rp.cache_folder()
 
 
+SMALLER = {  # than with --quick: the tests ask for no more
+    "ji21:fig3": {"images": 500},
+    "kkt": {"points": 12, "images": 12, "steps": 100},
+}
+
+
+def in_this_process(run, function, jobs, *data):
+    return (function(job, *data) for job in jobs)
+
+
 class Quick:
-    """What figures compute and draw with --quick, each once a session, for all tests that look at it."""
+    """What figures compute and draw with --quick, each once a session, for all tests that look at it.
+
+    Other processes would have to load the module first.
+    """
 
     def __init__(self, factory):
         self.folder = factory.mktemp("quick")
@@ -63,7 +77,12 @@ class Quick:
         path = rp.csv_of(rp.FIGURES[key], {}, self.folder)
         if not path.exists():
             arguments = [key, "--quick", "--no-progress", "--out", str(self.folder)]
-            assert rp.main(arguments) == 0
+            with pytest.MonkeyPatch.context() as patch:
+                for program in (rp, studies):
+                    patch.setattr(program, "in_processes", in_this_process)
+                for name, size in SMALLER.get(key, {}).items():
+                    patch.setitem(rp.FIGURES[key].quick, name, size)
+                assert rp.main(arguments) == 0
         return path
 
     def table(self, key):

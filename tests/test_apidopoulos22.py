@@ -7,7 +7,6 @@ and D(u*) = -||w*||^2 / 2 = -1 / (2 rho^2).
 
 import itertools
 import math
-import re
 from functools import cache
 
 import naive
@@ -259,7 +258,7 @@ def test_enormous_accel_is_no_inertia(kind):
         (fm.homotopic_subgradient, {"a": 0.25, "b": 0.5}),
     ],
 )
-def test_defaults(algorithm, defaults):
+def test_defaults_are_the_values_that_are_documented(algorithm, defaults):
     G = 1e-3 * dense(INSTANCES["overlapping"])  # small, so that steps are long and the boxes bite
     result = algorithm(G)
     assert result.n_iter == 1000
@@ -355,7 +354,7 @@ def check_directions(Z, w, alphas, distance, late):
 
 @pytest.mark.parametrize("accel", ACCELS)
 @all_separable
-def test_theorem_5_2_with_its_constant(name, accel):
+def test_theorem_5_2_inertial_distances_fall_with_its_constant(name, accel):
     Z, rho = PLANTED[name]
     w = planted_separator(name)
     c = optimum(Z)[1]
@@ -427,7 +426,7 @@ def hoffman(Z):
 @pytest.mark.parametrize(
     "name", ["one point", "one dimension", "copies", "shifted cross-polytope", "unequal weights"]
 )
-def test_theorem_5_1_with_its_constants(name):
+def test_theorem_5_1_distances_and_dual_gaps_fall_with_its_constants(name):
     """C is ||w*||: (5.4), (5.2) and (5.20) lack a factor 2 of <1, u_0 - u*>, without which C = 0 at u_0 = 0."""
     Z, rho = PLANTED[name]
     (w, c) = optimum(Z)
@@ -509,7 +508,7 @@ def away_from_the_first_axis(Z, algorithm, T, **options):
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("accel", [3.0, 5.0, 10.0])
-def test_the_envelope_with_inertia(accel, seed):
+def test_peaks_of_inertial_descent_fall_by_the_power_and_the_rate_of_their_envelope(accel, seed):
     """t^(-accel/2) (1 - gamma mu)^(t/2): the peaks of ||w_t - w*|| over it change neither with t nor with ln t."""
     Z, contraction = planted_face(3, 6.0, seed)  # the slowest modes are far apart
     T = 2500
@@ -755,20 +754,20 @@ def test_the_step_never_exceeds_one_over_the_norm(name):
     assert (np.diff(D) <= 64 * EPS * (size[1:] + size[:-1])).all() and (D[1:] < 0.0).all()
 
 
-def test_isolated_eigenvalue():
+def test_the_step_allows_for_an_eigenvalue_that_the_start_hardly_meets():
     check_step(isolated_where_the_start_is_least(), 1.0)
 
 
 @pytest.mark.parametrize(
     "shape", [(1, 1), (3, 1), (1, 3), (200, 3), (3, 200), (150, 150), (700, 40)]
 )
-def test_the_step_over_features(shape):
+def test_the_step_over_rows_is_one_over_the_norm(shape):
     Z = np.random.default_rng(1).normal(size=shape)
     check_step(fm.FeatureGram(Z), 1.0 / safe_step(Z))
 
 
 @pytest.mark.parametrize("power", [-190, -160, 160, 190])
-def test_the_step_at_extreme_scales(power):
+def test_the_step_is_one_over_the_norm_at_extreme_scales(power):
     # Squares of the entries of G leave the range of floating point long before G does.
     Z, rho = PLANTED["feasible"]
     c = 10.0 ** (power / 2)
@@ -834,14 +833,14 @@ def test_infeasible_data_give_a_vanishing_upper_bound(name, kind):
 
 
 # ======================================================================================================
-# EXTREME SCHEDULES AND BAD INPUT
+# EXTREME SCHEDULES
 # ======================================================================================================
 
 
 @pytest.mark.filterwarnings("error")
 @every_plain
 @pytest.mark.parametrize("accel", [None, 3.0])
-def test_schedules_that_leave_the_range_of_floating_point(kind, accel):
+def test_schedules_that_leave_the_range_of_floating_point_end_at_the_margin(kind, accel):
     Z, rho = PLANTED["feasible"]
     G = form(kind, Z)
     zeros = np.r_[1.0, 0.0, 5e-324, 1e-310, np.zeros(4996)]
@@ -863,50 +862,5 @@ def test_schedules_that_leave_the_range_of_floating_point(kind, accel):
     assert not result.alpha.any() and result.lower == pytest.approx(-1.0, rel=1e-13)
 
 
-BAD_SCHEDULES = {
-    "wrong name": "1/t^3",
-    "empty name": "",
-    "number": 0.5,
-    "none": None,
-    "too short": np.ones(9),
-    "two dimensions": np.ones((10, 1)),
-    "negative": np.r_[np.ones(4), -1e-300, np.ones(5)],
-    "nan": np.r_[np.ones(4), np.nan, np.ones(5)],
-    "callable, negative": lambda t: 5.5 - t,
-    "callable, nan": lambda t: math.nan if t == 5 else 1.0,
-    "minus infinity": np.r_[np.ones(9), -np.inf],
-}
-
-
-@pytest.mark.parametrize("case", BAD_SCHEDULES)
-def test_bad_schedules_are_named(case):
-    with pytest.raises((TypeError, ValueError), match=r"\blam\b") as caught:
-        fm.diagonal_descent(np.eye(3), lam=BAD_SCHEDULES[case], max_iter=10)
-    if case in ("negative", "nan", "callable, nan"):
-        assert re.search(r"\b5\b", str(caught.value))  # which t
-
-
-@pytest.mark.parametrize(
-    "algorithm, argument, values",
-    [
-        ("diagonal", "lam0", (0.0, -1.0, math.nan, math.inf)),
-        ("diagonal", "step", (0.0, -1.0, math.nan, math.inf)),
-        ("inertial", "lam0", (0.0, -1.0, math.nan, math.inf)),
-        ("inertial", "step", (0.0, -1.0, math.nan, math.inf)),
-        ("inertial", "accel", (0.0, -3.0, math.nan, math.inf)),
-        ("homotopic", "a", (0.0, -0.1, math.nan, 1.0)),
-        ("homotopic", "b", (0.0, -0.1, math.nan, 0.76)),
-    ],
-)
-def test_values_out_of_range_are_named(algorithm, argument, values):
-    for value in values:
-        with pytest.raises(ValueError, match=rf"\b{argument}\b"):
-            ALL[algorithm](np.eye(3), **{argument: value})
-    with pytest.raises(TypeError, match=rf"\b{argument}\b"):
-        ALL[algorithm](np.eye(3), **{argument: "fast"})
-
-
-def test_exponents_may_add_up_to_one_and_no_more():
+def test_exponents_may_add_up_to_one():
     assert fm.homotopic_subgradient(np.eye(3), a=0.5, b=0.5, max_iter=3).n_iter == 3
-    with pytest.raises(ValueError, match=r"\ba\b.*\bb\b"):
-        fm.homotopic_subgradient(np.eye(3), a=0.5, b=0.501)

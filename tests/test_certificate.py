@@ -17,9 +17,6 @@ from instances import (
     PLANTED,
     REPRESENTATIONS,
     UNTIED,
-    Own,
-    Products,
-    Symmetric,
     accepts,
     algorithm_of,
     check_raises,
@@ -33,8 +30,6 @@ from instances import (
     rotate,
     run,
     scale_of,
-    signed,
-    two_classes,
 )
 
 import fastmargin as fm
@@ -177,46 +172,6 @@ def test_the_margin_of_a_separator_of_classes_holds_in_exact_arithmetic(kind, cl
     assert fm.separator_margin(pairs, found)[0] >= best.lower * (1 - 1e-9)
 
 
-def test_the_margin_of_a_separator_needs_rows_and_a_direction():
-    X, y = two_classes(20, 3)
-    K = fm.gram(X, kernel="linear")
-    rows = fm.features(X, y)
-    for G, w, error, words in (
-        (
-            fm.gram(X, y),
-            np.ones(20),
-            TypeError,
-            ["w", "features"],
-        ),
-        (fm.lazy_gram(X, y), np.ones(20), TypeError, ["rows", "LazyGram"]),
-        (
-            fm.gram(X, y, kernel="linear", intercept="free"),
-            np.ones(3),
-            TypeError,
-            ["rows", "DenseGram"],
-        ),
-        (Products(Symmetric(np.asarray(K))), np.ones(20), TypeError, ["rows", "Products"]),
-        (Own(signed(X, y)), np.ones(3), TypeError, ["rows", "Own"]),
-        (
-            fm.pair_gram(K, np.zeros(20), 2),
-            np.ones((2, 20)),
-            TypeError,
-            ["rows", "DenseGram", "features"],
-        ),
-        (rows, np.ones(2), ValueError, ["w"]),
-        (rows, np.ones((1, 3)), ValueError, ["w"]),
-        (rows, np.zeros(3), ValueError, ["w"]),
-        (rows, [1.0, np.nan, 0.0], ValueError, ["w"]),
-        (
-            fm.pair_gram(fm.features(X), np.zeros(20), 2),
-            np.ones((3, 3)),
-            ValueError,
-            ["w"],
-        ),
-    ):
-        check_raises(lambda G=G, w=w: fm.separator_margin(G, w), error, words)
-
-
 @pytest.mark.parametrize("intercept", [0.0, "free"])
 @pytest.mark.parametrize("make", [fm.gram, fm.lazy_gram])
 def test_the_margin_of_weights_of_points_holds_in_exact_arithmetic(make, intercept):
@@ -249,35 +204,6 @@ def test_the_margin_of_weights_of_points_holds_in_exact_arithmetic(make, interce
             assert chosen >= lower
 
 
-def test_the_margin_of_weights_of_points_needs_the_function_that_they_are_of():
-    X, y = two_classes(20, 3)
-    free = {"normalize": None, "intercept": "free"}
-    G = fm.gram(X, y)
-    for wrong, w, support, words in (
-        (G, [1.0], [0, 1], ["w", "(2,)"]),
-        (G, [1.0, 1.0, 0.0], [0, 1], ["w", "(2,)"]),
-        (G, [0.0, 0.0], [0, 1], ["w", "0"]),
-        (G, [1.0, math.nan], [0, 1], ["w"]),
-        (G, [1.0, 1.0], [1, 1], ["support", "once"]),
-        (G, [1.0, 1.0], [0, 20], ["support", "19"]),
-        (G, [1.0, 1.0], [-1, 2], ["support", "19"]),
-        (G, [1.0, 1.0], [0.0, 1.0], ["support"]),
-        (fm.gram(X, y, **free), np.ones(4), [0, 1], ["(3,)", "bias"]),
-        (fm.gram(X, y, ridge=1.0), [1.0], [0], ["ridge"]),
-        (fm.pair_gram(fm.gram(X), y > 0, 2), [1.0], [0], ["two classes"]),
-        (np.eye(20), [1.0], [0], ["labels"]),
-        (fm.gram(X, y, kernel="poly"), [1.0], [0], ["normalize=None"]),
-        (fm.gram(X + 100.0, y, kernel="linear", **free), [1.0], [0], ["coef_"]),
-        (fm.features(X + 100.0, y, **free), [1.0], [0], ["coef_"]),
-        (fm.gram(X[[0, 0, 1]], [1, -1, 1]), [1.0, -1.0], [0, 1], ["w", "cancel"]),
-    ):
-        check_raises(
-            lambda G=wrong, w=w, support=support: fm.separator_margin(G, w, support=support),
-            ValueError,
-            words,
-        )
-
-
 def drift(kind, Z, rho):
     """How far rho(G) may be from rho(Z) where G = Z Z' was rounded to d digits' worth: |rho^2 - rho'^2| <= d eps s."""
     error = Z.shape[1] * EPS * scale_of(form(kind, Z)) * (kind != "features")
@@ -285,7 +211,7 @@ def drift(kind, Z, rho):
 
 
 @every_representation
-def test_certificate_without_a_direction(kind):
+def test_weights_of_length_0_are_certified_by_the_root_of_the_scale(kind):
     Z, _ = feasible(20, 4, 0.3)
     G = REPRESENTATIONS[kind](3.0 * Z)
     p = np.full(20, 0.05)
@@ -389,7 +315,7 @@ def test_certificate_leaves_its_input_alone():
 # ======================================================================================================
 
 
-def test_the_scale_is_rounded_too():
+def test_no_lower_end_is_above_minus_the_root_of_the_true_scale():
     """-sqrt(s), below which no margin falls, is that of an s that was itself rounded, stored or summed."""
     stored = np.array([[1.0, -1.0], [-1.0, 1.0]])  # of this matrix times 1 + 2^-54, for one
     z = np.full(10**5, 0.9999 * 2.0**-27)  # squares that vanish beside 1, one by one
@@ -541,7 +467,7 @@ def test_opposite_points_are_never_separated(name, kind):
 
 
 @everywhere
-def test_one_point(name, kind):
+def test_one_point_has_its_length_as_margin(name, kind):
     """Nothing to choose: both ends are the length of the row, whatever it is, as soon as alpha is not 0."""
     result = run(name, form(kind, np.array([[3.0, 4.0]])), max_iter=400)
     assert result.p.tolist() == [1.0]
@@ -645,7 +571,7 @@ def test_a_free_bias_cancels_what_far_points_have_in_common(case):
         ) * Fraction(result.upper)
 
 
-def test_a_ridge_far_above_a_kernel_on_demand():
+def test_an_interval_holds_where_a_ridge_is_far_above_a_kernel_on_demand():
     """||p||^2 came from a plain sum of n terms, ridge and all, whose rounding nothing covered."""
     n = 3000
     ridge = 8.7e15
@@ -661,7 +587,7 @@ def test_a_ridge_far_above_a_kernel_on_demand():
     assert Fraction(result.upper) ** 2 >= norm * Fraction(ridge)
 
 
-def test_weights_to_begin_with_on_a_row_of_zeros():
+def test_a_row_of_zeros_is_the_witness_from_any_weights_to_begin_with():
     for G in (
         fm.FeatureGram(np.array([[1.0, 0.0], [0.0, 0.0], [2.0, 1.0]])),
         np.diag([1.0, 0.0, 2.0]),
@@ -785,7 +711,7 @@ def test_precise_products_narrow_the_intervals_of_single_precision():
     assert 100 * widths[Precise] < widths[SinglePrecision]
 
 
-def test_rows_that_are_themselves_rounded():
+def test_the_stated_rounding_covers_rows_that_are_themselves_rounded():
     """`Rounding.of_rows(rows=...)` covers a G of other rows than the stored ones."""
     rng = np.random.default_rng(0)
     for _ in range(20):
@@ -814,7 +740,7 @@ def test_rows_that_are_themselves_rounded():
 
 
 @pytest.mark.parametrize("precise", [False, True])
-def test_weights_over_all_decades(precise):
+def test_certificates_of_weights_over_all_decades_hold_in_exact_arithmetic(precise):
     """Small weights count for nothing beside large ones, but must not make a bound false, or raise."""
     Z = np.array([[3.0, 1.0], [2.0, -5.0], [7.0, 7.0], [1.0, 4.0]])
     G = exact.of_rows(Z)
@@ -828,7 +754,7 @@ def test_weights_over_all_decades(precise):
         assert exact.signed_square(Fraction(lower)) <= of_alpha and of_p <= Fraction(upper) ** 2
 
 
-def test_two_equal_points_of_different_classes():
+def test_contradiction_finds_two_equal_points_of_different_classes():
     X = np.array([[1.0, -0.0], [2.0, 3.0], [1.0, 0.0], [2.0, 3.0]])
     assert fm.contradiction(X, [1, 1, -1, -1]) == (0, 2) and fm.contradiction(
         X, ["a", "b", "a", "c"]
@@ -839,7 +765,7 @@ def test_two_equal_points_of_different_classes():
     )
 
 
-def test_the_margin_of_a_separator_with_its_own_bias():
+def test_the_margin_of_a_separator_with_its_own_bias_holds_and_the_best_bias_is_no_worse():
     """Of (d + 1,) the last is the bias; of (d,) the best is taken, which is at least as good."""
     rng = np.random.default_rng(0)
     for _ in range(30):
@@ -855,11 +781,6 @@ def test_the_margin_of_a_separator_with_its_own_bias():
             exact.signed_square(Fraction(lower)) <= square <= exact.signed_square(Fraction(upper))
         )
         assert upper - lower < 1e-9 and fm.separator_margin(G, w)[1] >= lower
-    check_raises(
-        lambda: fm.separator_margin(G, [1.0, 2.0, 3.0, 4.0]),
-        ValueError,
-        ["w"],
-    )
 
 
 def test_precise_products_of_features_are_within_their_bound():
@@ -882,7 +803,7 @@ def test_precise_products_of_features_are_within_their_bound():
     assert rounding.margins < 1e-28 and want < Fraction(1, 10**3)
 
 
-def test_a_bias_at_an_origin_where_all_digits_cancel():
+def test_the_margin_of_a_bias_at_an_origin_where_all_digits_cancel_holds_in_exact_arithmetic():
     """<w, origin> cancels from 1e24 down to 1; what is left of twice the working precision is in the interval."""
     o = [1.2584102866145718e24, 2.228499918042849e24, 1.3320970370818472e24, 1098163273.164956]
     X = [[*o, v] for v in (1.0, 2.0, -1.0, -3.0)]
@@ -995,18 +916,6 @@ def test_a_margin_that_rounding_hides_is_no_strict_proof(size):
         assert found is None or not found.strict
 
 
-@pytest.mark.parametrize("exponent", range(30, 51, 2))
-def test_the_proof_is_exact_where_the_weights_given_to_it_are_not(exponent):
-    """Weights of these rows mix to 0 up to rounding, but a separator exists; others are surrounded."""
-    a = 2.0**exponent * np.array([3.0, -1.0, -5.0, 2.0])
-    rows = fm.FeatureGram(np.column_stack((a + 1.0, a)))
-    surrounded = fm.FeatureGram(np.column_stack((a, np.array([1.0, 1.0, -1.0, -1.0]))))
-    for weights in (np.full(4, 0.25), np.array([0.2, 0.3, 0.1, 0.4]), np.array([1, 4, 1, 2]) / 8):
-        assert fm._proved(rows, np.arange(4), weights) is None
-    p = fm._proved(surrounded, np.arange(4), np.full(4, 0.25))
-    assert (p >= 0.0).all() and abs(p @ surrounded.coordinates()).max() <= 1e-15 * abs(a).max()
-
-
 @pytest.mark.parametrize("seed", range(12))
 def test_elimination_finds_the_mixtures_of_fractions(seed):
     """One free point, or several, which keep their weights where these leave the others weights above 0."""
@@ -1083,7 +992,7 @@ def test_the_elimination_is_that_of_the_true_rows():
     assert fm._proved(mixed, every, np.full(3, 1.0 / 3.0)) is None
 
 
-@pytest.mark.parametrize("d", [5, 70])
+@pytest.mark.parametrize("d", [5, 40])
 def test_witnesses_in_general_position_and_in_a_subspace(d):
     """d + 1 points around 0 are strict in any number; with one more column, that is 1 in all of them, none are."""
     rng = np.random.default_rng(d)
@@ -1171,8 +1080,6 @@ def test_witnesses_say_what_they_prove():
     assert repr(found) == "Witnesses(no separator, by 1 witness: 0)"
     found = fm.witnesses([[1.0, -1.0], [-1.0, 1.0]], [0.5, 0.5])
     assert repr(found) == "Witnesses(no margin above 2.2e-08, by 2 witnesses: 0, 1)"
-    check_raises(lambda: fm.witnesses(np.eye(2), np.ones(3) / 3), ValueError, ["result", "2"])
-    check_raises(lambda: fm.witnesses(np.eye(2), [2.0, -1.0]), ValueError, ["result"])
     G = fm.FeatureGram([[1.0], [2.0]])
     assert fm.witnesses(G, fm.max_margin(G)) is None
 

@@ -210,7 +210,7 @@ def test_finite_C_meets_the_conditions_of_the_soft_margin(kernel, C):
 
 
 @every_normalize
-def test_a_kernel_as_a_matrix_and_as_a_function(normalize):
+def test_a_kernel_as_a_matrix_or_as_a_function_has_the_scores_of_its_name(normalize):
     by_name = fm.MaxMarginClassifier("rbf", gamma=0.3, normalize=normalize).fit(X2, Y2)
     function = functools.partial(fm.kernel_matrix, gamma=0.3)
     by_function = fm.MaxMarginClassifier(function, normalize=normalize).fit(X2, Y2)
@@ -454,7 +454,7 @@ def test_contradictions_are_named(kernel, labels):
         assert chosen.margin_ == pytest.approx(best, rel=1e-3, abs=1e-7)
 
 
-def test_contradictions_that_rounding_hides():
+def test_contradictions_that_rounding_hides_are_named_but_not_called_infeasible():
     """A matrix, whose entries are rounded, proves no data infeasible."""
     X = np.array([[0.0, 0.0], [3.0, 0.0], [0.0, 3.0], [3.0, 3.0], [3.0, 3.0]])
     with pytest.warns(UserWarning) as caught:
@@ -628,7 +628,7 @@ def test_the_fitted_function_attains_what_is_certified(n_classes, seed):
             assert exact_objective(model, X, y, weights) <= (1 + 3 * Fraction(model.tol)) * least
 
 
-def test_a_large_C_on_two_points():
+def test_a_large_C_on_two_points_has_the_known_minimum():
     """The minimum of w^2 / 2 + C ((1 + 3 w)^2 + (1 - 2 w)^2) tends to -1/13."""
     for C in (1e6, 1e10, 1e12, 1e13):
         model = fm.MaxMarginClassifier("linear", C=C, fit_intercept=False).fit(
@@ -648,7 +648,7 @@ def test_the_scale_of_gamma_is_that_of_the_weighted_points(kernel):
     np.testing.assert_allclose(*scores, rtol=1e-8, atol=1e-8 * np.abs(scores[1]).max())
 
 
-def test_parameters_by_name():
+def test_parameters_are_read_and_set_by_name():
     weights = {"a": 2.0}
     chosen = fm.MaxMarginClassifier("ntk", C=2.0, class_weight=weights)
     assert chosen.get_params()["class_weight"] is weights
@@ -690,7 +690,7 @@ def test_fitting_again_forgets_what_was():
 
 
 @pytest.mark.parametrize("label", [(0, 7), (True, False), (-1.0, 2.0), ("x", "yy"), (b"x", b"y")])
-def test_labels_of_any_type(label):
+def test_labels_of_any_type_are_predicted_in_their_type(label):
     y = np.array(label)[(Y2 > 0).astype(int)]
     chosen = fm.MaxMarginClassifier().fit(X2, y)
     assert np.array_equal(chosen.predict(X2), y) and chosen.classes_.dtype == y.dtype
@@ -698,7 +698,7 @@ def test_labels_of_any_type(label):
     assert chosen.score(X2, y[::-1], sample_weight=y == y[::-1]) == 1.0
 
 
-def test_lists_and_numbers_of_other_types():
+def test_lists_and_numbers_of_other_types_have_the_same_scores():
     X = np.round(4.0 * X2)
     scores = fm.MaxMarginClassifier().fit(X, Y2).decision_function(X[:5])
     for form in (

@@ -1,17 +1,18 @@
 """What is refused where it enters: a call, its error, and words of the argument, of the place and of the remedy.
 
-Every function that is given points, numbers, labels or a matrix is tried on everything that is none.  A remedy that is
-a line of Python is run as it stands in the message.
+Every function that is given points, numbers, labels or a matrix is tried on what is none.  A remedy that is a line of
+Python is run as it stands in the message.
 """
 
 import datetime
 import decimal
+import itertools
 import re
 from fractions import Fraction
 
 import numpy as np
 import pytest
-from instances import CALLS, Own, check_raises, rows_of, run
+from instances import CALLS, Own, check_raises, rotate, rows_of, run
 
 import fastmargin as fm
 
@@ -77,6 +78,13 @@ def with_entry(value, table=WHOLE):
     changed = objects(table)
     changed[2, 1] = value
     return changed
+
+
+def beside(functions, cases, whole):
+    """All functions refuse by the same code: those that are whole meet every case, the others each fifth, in turn."""
+    rows = itertools.product(enumerate(functions), enumerate(cases))
+    chosen = [(f, case) for (i, f), (k, case) in rows if f in whole or (i + k) % 5 == 0]
+    return pytest.mark.parametrize("function, case", chosen)
 
 
 # ======================================================================================================
@@ -174,9 +182,8 @@ if np.finfo(np.longdouble).nmant > 52:
     NO_POINTS["longdouble"] = (longer, TypeError, ["row 0", "longdouble", "dtype=float"])
 
 
-@pytest.mark.parametrize("function", POINTS)
-@pytest.mark.parametrize("case", NO_POINTS)
-def test_what_is_no_table_of_points(function, case):
+@beside(POINTS, NO_POINTS, whole=["features", "tables", "values of a kernel"])
+def test_what_is_no_table_of_points_is_refused(function, case):
     call, name = POINTS[function]
     table, error, words = NO_POINTS[case]
     if function == "values of a kernel" and case.startswith("too"):
@@ -197,8 +204,7 @@ FRAMES = {  # a frame whose first column is none of numbers, its error and words
 }
 
 
-@pytest.mark.parametrize("function", [name for name in POINTS if name != "tables"])
-@pytest.mark.parametrize("case", FRAMES)
+@beside([name for name in POINTS if name != "tables"], FRAMES, whole=["features"])
 def test_a_column_of_a_frame_is_named(function, case):
     call, name = POINTS[function]
     frame, error, words = FRAMES[case]
@@ -261,7 +267,7 @@ def test_seconds_of_new_points_are_counted_from_the_same_day():
     assert np.array_equal(eval(remedy, {"np": np, "X": DATES[1:]}), 86400.0 * WHOLE[1:])
 
 
-def test_what_is_taken():
+def test_the_same_numbers_are_taken_in_every_form():
     """The same numbers in every form."""
     nullable = Frame(objects(WHOLE[:, 0]), WHOLE[:, 1].astype(np.float64))
     wanted = fm.features(WHOLE.astype(np.float64), Y)
@@ -284,7 +290,7 @@ def test_what_is_taken():
 
 
 @pytest.mark.parametrize("shape", [(4,), (4, 2, 1), (0, 2), (4, 0)])
-def test_tables_of_another_shape(shape):
+def test_tables_of_another_shape_are_refused(shape):
     for name in ("gram", "features", "lazy_gram"):
         with pytest.raises(ValueError, match=r"X (must have 2 dimensions|is empty)"):
             getattr(fm, name)(np.ones(shape), np.ones(shape[0]))
@@ -322,9 +328,8 @@ NO_VECTORS = {
 }
 
 
-@pytest.mark.parametrize("function", VECTORS)
-@pytest.mark.parametrize("case", NO_VECTORS)
-def test_what_is_no_vector(function, case):
+@beside(VECTORS, NO_VECTORS, whole=["y", "ridge", "alpha"])
+def test_what_is_no_vector_is_refused(function, case):
     call, name = VECTORS[function]
     check_raises(lambda: call(NO_VECTORS[case]), (TypeError, ValueError), [name])
 
@@ -340,7 +345,7 @@ NO_NUMBERS = {
 
 
 @pytest.mark.parametrize("case", [case for case in NO_NUMBERS if case != "None"])
-def test_what_is_no_number(case):
+def test_what_is_no_number_is_refused(case):
     value = NO_NUMBERS[case]
     for call, name in (
         (lambda: fm.gram(X, Y, ridge=value), "ridge"),
@@ -378,12 +383,12 @@ def fit(weights=None, C=1.0, **options):
 
 
 @pytest.mark.parametrize("case", RATIOS)
-def test_ratios_that_rounding_hides(case):
+def test_ratios_that_rounding_hides_are_refused(case):
     call, words = RATIOS[case]
     check_raises(call, ValueError, words)
 
 
-def test_ratios_that_are_taken():
+def test_ratios_that_rounding_leaves_are_taken():
     for ridge in (4.1e-16, 3.9e16, [0.0, 1.0], 0.0):
         assert fm.max_margin(ridged(ridge)).lower > 0.0
     for options in (
@@ -427,9 +432,8 @@ TAKES_MATRIX = {  # every function that is given a matrix, and what it calls it
 }
 
 
-@pytest.mark.parametrize("function", TAKES_MATRIX)
-@pytest.mark.parametrize("case", MATRICES)
-def test_what_is_no_kernel_matrix(function, case):
+@beside(TAKES_MATRIX, MATRICES, whole=["DenseGram", "certificate", "precomputed", "callable"])
+def test_what_is_no_kernel_matrix_is_refused(function, case):
     call, name = TAKES_MATRIX[function]
     matrix, words = MATRICES[case]
     if case in ("not square", "vector", "empty") and name != "G":
@@ -439,7 +443,7 @@ def test_what_is_no_kernel_matrix(function, case):
 
 
 @pytest.mark.parametrize("size", [1e-201, 1e201, 0.0])
-def test_a_matrix_of_a_size_beyond_what_products_allow(size):
+def test_a_matrix_of_a_size_beyond_what_products_allow_is_refused(size):
     words = ["max_i G_ii", f"{size:g}", "1e-200 to 1e+200", "rescale"]
     check_raises(lambda: fm.momentum(size * np.eye(2)), ValueError, words)
     if size:
@@ -473,7 +477,7 @@ def test_an_asymmetry_of_single_precision_is_averaged_away():
     assert abs(fm.max_margin(G).upper - fm.max_margin(fm.FeatureGram(Z)).upper) < 1e-5
 
 
-def test_points_with_both_labels_under_a_kernel_in_single_precision():
+def test_points_with_both_labels_have_no_margin_under_a_kernel_in_single_precision():
     """v'Gv may be below 0 by the rounding of values, which is no indefinite kernel."""
     rng = np.random.default_rng(1)
     for _ in range(20):
@@ -551,8 +555,7 @@ LABELLED = {  # every function that is given labels, and what it calls them
 }
 
 
-@pytest.mark.parametrize("function", LABELLED)
-@pytest.mark.parametrize("case", MISSING)
+@beside(LABELLED, MISSING, whole=["gram", "classifier", "contradiction"])
 def test_missing_labels_are_refused_by_name_and_row(function, case):
     call, name = LABELLED[function]
     words = [f"Input {name} contains NaN", "row 2", "leave such points out"]
@@ -578,7 +581,7 @@ NO_SIGNS = {  # labels that are not -1 or +1, their error and words
 
 @pytest.mark.parametrize("function", ["gram", "features", "free", "lazy_gram", "signed"])
 @pytest.mark.parametrize("case", NO_SIGNS)
-def test_labels_that_are_no_signs(function, case):
+def test_labels_that_are_no_signs_are_refused_with_a_remedy(function, case):
     labels, error, words = NO_SIGNS[case]
     check_raises(lambda: LABELLED[function][0](labels), error, words)
     with pytest.raises(error) as caught:
@@ -590,7 +593,7 @@ def test_labels_that_are_no_signs(function, case):
         assert np.array_equal(eval(remedy[0], {"np": np, "y": labels}), np.where(low, -1, 1))
 
 
-def test_no_labels_at_all():
+def test_no_labels_at_all_are_refused():
     for call in (lambda: fm.contradiction(X, None), lambda: fm.pair_gram(K, None, 2)):
         check_raises(call, ValueError, ["label", "None"])
     one = fitted()
@@ -628,7 +631,7 @@ def test_labels_are_compared_as_they_were_given(one, other):
     assert fm.contradiction(points, [one, other, one]) is None
 
 
-def test_labels_of_several_types_are_no_classes():
+def test_labels_of_several_types_are_refused_as_classes():
     check_raises(
         lambda: fm.MaxMarginClassifier().fit(X, [1, 1, "a", "a"]), TypeError, ["y", "one type"]
     )
@@ -654,7 +657,7 @@ def test_dates_are_labels_where_labels_may_be_of_any_type(table):
     ids=["gram", "features", "lazy_gram", "contradiction", "fit"],
 )
 @pytest.mark.parametrize("form", [np.asarray, np.ndarray.tolist], ids=["arrays", "lists"])
-def test_points_and_labels_that_are_swapped(call, form):
+def test_points_and_labels_that_are_swapped_are_refused_as_such(call, form):
     check_raises(
         lambda: call(form(Y), form(X)), ValueError, ["X and y", "swapped", "(4,)", "(4, 2)"]
     )
@@ -687,6 +690,30 @@ def scores(points, new, weights=(1.0, 1.0, 1.0, 1.0), **options):
 
 def chosen(points=X, y=Y, weights=None, **options):
     return fm.MaxMarginClassifier(**options).fit(points, y, weights)
+
+
+def on_tables(Z, **options):
+    return fm.norm_margin(Z, "nuclear", max_iter=3, **options)
+
+
+def norm_certificate(w=(1.0, 1.0), p=UNIFORM, Z=X, **options):
+    return fm.norm_certificate(Z, "l1", w, p, **options)
+
+
+def lacking(**changes):
+    return type("Lacking", (Own,), changes)(EYE)
+
+
+def sparse_gram(**changes):
+    """Two rows of two entries each."""
+    fields = {"values": np.ones(4), "columns": [0, 1, 0, 1], "starts": [0, 2, 4], **changes}
+    return fm.SparseGram(**{name: np.array(field) for name, field in fields.items()}, dimension=2)
+
+
+POINTS_FAR = X + 100.0
+FREE = {"normalize": None, "intercept": "free"}
+TABLES = np.ones((4, 2, 3))
+ROWS = fm.FeatureGram(X)
 
 
 REFUSALS = {  # by what is wrong: calls, their error, and words
@@ -787,6 +814,18 @@ REFUSALS = {  # by what is wrong: calls, their error, and words
         (lambda: fm.gram(np.ma.array(EYE), Y, **OWN), TypeError, ["X", "masked"]),
         (lambda: scores(X, X, np.ma.ones(4)), TypeError, ["result", "masked"]),
     ],
+    "beyond the memory": [
+        (
+            lambda: fm.gram(np.zeros((2_000_000, 1)), kernel="laplacian", gamma=1.0),
+            MemoryError,
+            ["lazy_gram"],
+        ),
+        (
+            lambda: np.asarray(fm.lazy_gram(np.arange(40_000.0)[:, None], **FLAT)),
+            MemoryError,
+            ["11.9 GB"],
+        ),
+    ],
     "other sizes": [
         (lambda: fm.kernel_matrix(X, X[:, :1]), ValueError, ["A", "B", "2 columns"]),
         (lambda: scores(X, X[:, :1]), ValueError, ["Xnew", "1 columns"]),
@@ -850,6 +889,10 @@ REFUSALS = {  # by what is wrong: calls, their error, and words
             ["normalize", "new points"],
         ),
     ],
+    "points in place of G": [
+        (lambda: fm.momentum(X, Y), TypeError, ["takes 1 positional argument"]),
+        (lambda: fm.momentum(X), ValueError, ["(4, 2)", "gram(X, y) or features(X, y)"]),
+    ],
     "a G in place of points": [
         (lambda: fm.gram(K.signed(Y), Y), TypeError, ["X", "DenseGram"]),
         (lambda: fm.features(K), TypeError, ["X", "DenseGram"]),
@@ -869,6 +912,24 @@ REFUSALS = {  # by what is wrong: calls, their error, and words
         (lambda: fm.max_margin(Own(X, [1, 1, 1, 1])), ValueError, ["labels", "-1 and +1"]),
         (lambda: fm.max_margin(Own(X, [2, -1, 1, 1])), ValueError, ["labels", "-1 and +1"]),
         (lambda: fm.PairGram(fm.gram(X, Y), [0, 1, 0, 1], 2), ValueError, ["labels already"]),
+        (lambda: fm.pair_gram(fm.gram(X, Y), [0, 1, 0, 1], 2), ValueError, ["pair_gram takes K"]),
+        (lambda: fm.gram(X, Y).signed(Y), ValueError, ["labels already"]),
+        (lambda: fm.pair_gram(fm.gram(X, **FREE), Y > 0, 2), ValueError, ["free"]),
+        (lambda: fm.gram(X, np.ones(4), **FREE), ValueError, ["both classes"]),
+        (lambda: fm.gram(X, **FREE).signed(np.ones(4)), ValueError, ["both classes"]),
+        *(  # a kernel matrix has a margin of its own, which nobody asked for
+            (lambda make=make: fm.certificate(make(X), UNIFORM, UNIFORM), ValueError, [words])
+            for make, words in (
+                (fm.gram, "gram(X, y, ...)"),
+                (fm.lazy_gram, "lazy_gram(X, y, ...)"),
+                (fm.features, "features(X, y, ...)"),
+            )
+        ),
+        *(
+            (lambda name=name: run(name, fm.gram(X)), ValueError, ["gram(X, y, ...)"])
+            for name in CALLS
+            if not CALLS[name].rows
+        ),
         (lambda: fm.pair_gram(EYE, [0, 1, 2, 0], 2), ValueError, ["labels[2] is 2", "0 to 1"]),
         (lambda: fm.pair_gram(EYE, [0, -1, 1, 0], 2), ValueError, ["labels[1] is -1"]),
         (lambda: fm.pair_gram(EYE, [0, 0.5, 1, 0], 2), ValueError, ["labels[1] is 0.5"]),
@@ -880,13 +941,6 @@ REFUSALS = {  # by what is wrong: calls, their error, and words
         (lambda: fm.norm_margin(EYE, "l2", labels=Y), ValueError, ["labels", "(y + 1) // 2"]),
         (lambda: fm.norm_margin(fm.features(X, Y), "linf"), TypeError, ["Z", "y[:, None] * X"]),
         (lambda: fm.steepest_descent(fm.features(X, Y), "l2"), TypeError, ["Z", "y[:, None] * X"]),
-        (
-            lambda: fm.separator_margin(
-                fm.pair_gram(fm.features(EYE), [0, 1, 2, 0], 3), np.ones((3, 5))
-            ),
-            ValueError,
-            ["w", "(3, 4)", "intercept=1.0"],
-        ),
         (
             lambda: fm.pair_gram(fm.gram(EYE), [0, 1, 2, 0], 3).decision_function(np.ones(4), EYE),
             ValueError,
@@ -939,7 +993,137 @@ REFUSALS = {  # by what is wrong: calls, their error, and words
         (lambda: chosen(class_weight={-1: "1"}), TypeError, ["class_weight[-1]", "'1'"]),
         (lambda: chosen(class_weight={1: 2.0, 7: 1.0}), ValueError, ["class_weight", "7"]),
     ],
+    "separators": [
+        *(
+            (lambda G=G, w=w: fm.separator_margin(G, w), error, words)
+            for G, w, error, words in (
+                (fm.gram(X, Y), np.ones(4), TypeError, ["w", "rows", "DenseGram", "features"]),
+                (fm.lazy_gram(X, Y), np.ones(4), TypeError, ["rows", "LazyGram"]),
+                (Own(X), np.ones(2), TypeError, ["rows", "Own"]),
+                (fm.pair_gram(K, Y > 0, 2), np.ones((2, 4)), TypeError, ["rows", "DenseGram"]),
+                (ROWS, np.ones(3), ValueError, ["w", "(2,)", "(3,)"]),
+                (ROWS, np.ones((1, 2)), ValueError, ["w"]),
+                (ROWS, np.zeros(2), ValueError, ["w", "0"]),
+                (ROWS, [1.0, NAN], ValueError, ["w", "row 1"]),
+                (fm.features(X, Y, **FREE), np.ones(4), ValueError, ["w", "(2,)", "(3,)", "bias"]),
+                (fm.features(X, Y, **FREE), [1e-300, 0, 1e10], ValueError, ["bias"]),
+                (fm.features(X, Y, ridge=1.0, **FREE), np.ones(2), ValueError, ["(3,)", "bias"]),
+                (
+                    fm.pair_gram(fm.features(EYE), [0, 1, 2, 0], 3),
+                    np.ones((3, 5)),
+                    ValueError,
+                    ["w", "(3, 4)", "intercept=1.0"],
+                ),
+            )
+        ),
+        *(
+            (lambda G=G, w=w, at=at: fm.separator_margin(G, w, support=at), ValueError, words)
+            for G, w, at, words in (
+                (fm.gram(X, Y), [1.0], [0, 1], ["w", "(2,)", "(1,)"]),
+                (fm.gram(X, Y), [0.0, 0.0], [0, 1], ["w", "0"]),
+                (fm.gram(X, Y), [1.0, NAN], [0, 1], ["w"]),
+                (fm.gram(X, Y), [1.0, 1.0], [1, 1], ["support", "once"]),
+                (fm.gram(X, Y), [1.0, 1.0], [0.0, 1.0], ["support"]),
+                (fm.gram(X, Y), [1.0, 1.0], [0, 4], ["support", "0 to 3"]),
+                (fm.gram(X, Y), [1.0, 1.0], [-1, 2], ["support", "0 to 3"]),
+                (fm.gram(X, Y, **FREE), np.ones(4), [0, 1], ["(3,)", "bias"]),
+                (fm.gram(X, Y, ridge=1.0), [1.0], [0], ["ridge"]),
+                (fm.pair_gram(K, Y > 0, 2), [1.0], [0], ["two classes"]),
+                (EYE, [1.0], [0], ["labels", "gram(X, y)"]),
+                (fm.gram(X, Y, kernel="poly"), [1.0], [0], ["normalize=None"]),
+                (fm.gram(POINTS_FAR, Y, kernel="linear", **FREE), [1.0], [0], ["coef_"]),
+                (fm.features(POINTS_FAR, Y, **FREE), [1.0], [0], ["coef_"]),
+                (fm.gram(X[[0, 0, 1]], [1, -1, 1]), [1.0, -1.0], [0, 1], ["w", "cancel"]),
+            )
+        ),
+    ],
+    "tables and norms": [
+        (lambda: on_tables(np.ones((4, 2, 3, 1))), ValueError, ["Z", "(n, k, d)", "(4, 2, 3, 1)"]),
+        (lambda: on_tables(np.ones((4, 0, 3))), ValueError, ["Z", "empty", "(4, 0, 3)"]),
+        (
+            lambda: on_tables(np.where(np.arange(24).reshape(4, 2, 3) == 8, NAN, 1.0)),
+            ValueError,
+            ["Z", "finite", "row 1", "Z[1, 0, 2]"],
+        ),
+        (lambda: on_tables(with_entry("five", TABLES)), TypeError, ["row 2, column (1, 0)"]),
+        (lambda: on_tables(0.0 * TABLES), ValueError, ["G"]),
+        (lambda: on_tables(TABLES, labels=[0, 1, 0, 1]), ValueError, ["Z", "leave labels out"]),
+        (
+            lambda: norm_certificate(TABLES[0], Z=TABLES, labels=Y > 0),
+            ValueError,
+            ["Z", "leave labels out"],
+        ),
+        (lambda: norm_certificate(Z=NAN * X), ValueError, ["Z", "finite", "row 0"]),
+        (lambda: norm_certificate(np.ones(3)), ValueError, ["w", "(2,)", "(3,)"]),
+        (lambda: norm_certificate(labels=Y > 0), ValueError, ["w", "2 dimensions"]),
+        (lambda: norm_certificate(p=[0.5, 0.5]), ValueError, ["p", "4 weights"]),
+        (lambda: fm.steepest_descent(NAN * X, "l2"), ValueError, ["Z", "finite", "row 0"]),
+        (lambda: fm.norm_margin(X, "l3"), ValueError, ["norm", "'l3'", "spectral"]),
+        (lambda: fm.norm_margin(X, 2), ValueError, ["norm", "2"]),
+        (lambda: fm.norm_margin(X, "l1", labels=[0, 1]), ValueError, ["labels"]),
+        (lambda: fm.norm_margin(X, "l1", Y), TypeError, ["2 positional arguments"]),
+    ],
+    "weights to begin with": [
+        *(
+            (lambda start=start: fm.max_margin(EYE, start=start), error, ["start", *words])
+            for start, error, words in (
+                (np.ones(3), ValueError, ["4", "got 3"]),
+                ([1, 1, 1, -1], ValueError, ["at least 0", "-1"]),
+                ([1, 1, 1, NAN], ValueError, ["finite"]),
+                (3.0, TypeError, ["Result"]),
+                (np.ones((4, 1)), TypeError, ["Result"]),
+                ("ones", TypeError, ["Result"]),
+            )
+        ),
+        *(
+            (lambda start=start: fm.norm_margin(EYE, "l1", start=start), error, words)
+            for start, error, words in (
+                (np.ones(4), TypeError, ["start", "(result.alpha, result.p)", "ndarray"]),
+                ((np.ones(2), UNIFORM), ValueError, ["w of start", "(4,)", "(2,)"]),
+                ((UNIFORM, UNIFORM[:2]), ValueError, ["p of start", "4 weights"]),
+                ((UNIFORM, -UNIFORM), ValueError, ["p of start", "least -0.25"]),
+            )
+        ),
+        *(
+            (lambda start=start: fm.steepest_descent(EYE, "l1", start=start), ValueError, words)
+            for start, words in (
+                (np.ones(2), ["start", "(4,)", "(2,)"]),
+                (np.full(4, INF), ["start", "finite"]),
+            )
+        ),
+    ],
+    "parts of a loop": [
+        (lambda: fm.product(ROWS, np.ones(5), UNIFORM), ValueError, ["v", "(4,)", "(5,)"]),
+        (lambda: fm.product(ROWS, [1.0] * 4, UNIFORM), ValueError, ["v", "array of shape (4,)"]),
+        (lambda: fm.product(ROWS, UNIFORM, np.ones(300)), ValueError, ["out", "(4,)", "(300,)"]),
+        (lambda: fm.add_column(ROWS, 0, 1.0, np.ones(3)), ValueError, ["m", "(4,)", "(3,)"]),
+        (lambda: fm.add_column(ROWS, -1, 1.0, np.ones(4)), IndexError, ["i", "4 points", "-1"]),
+        (lambda: fm.add_column(ROWS, 4, 1.0, np.ones(4)), IndexError, ["i", "4 points", "4"]),
+        (lambda: fm.product(EYE, UNIFORM, np.ones(4)), TypeError, ["ndarray", "Gram"]),
+        (lambda: fm.add_column((EYE,), 0, 1.0, np.ones(4)), TypeError, ["tuple", "Gram"]),
+        (
+            lambda: fm.momentum(lacking(_diagonal=fm.Gram._diagonal)),
+            NotImplementedError,
+            ["Lacking has no _diagonal"],
+        ),
+        (
+            lambda: fm.momentum(lacking(_product=fm.Gram._product)),
+            NotImplementedError,
+            ["Lacking has no _product"],
+        ),
+        (lambda: fm.momentum(lacking(unit=None)), TypeError, ["Lacking", "unit = 2.0**-53"]),
+        (lambda: Own(EYE).restrict([0, 1]), NotImplementedError, ["Own has no _restrict"]),
+        (lambda: sparse_gram(columns=[0, 9, 0, 1]), ValueError, ["columns", "0 to 1"]),
+        (lambda: sparse_gram(columns=[0, 1, 1]), ValueError, ["columns", "one for each"]),
+        (lambda: sparse_gram(columns=[0, 1, 0, 0]), ValueError, ["ascend"]),
+        (lambda: sparse_gram(columns=[1, 0, 0, 1]), ValueError, ["ascend"]),
+        (lambda: sparse_gram(starts=[0, 5, 4]), ValueError, ["starts"]),
+        (lambda: sparse_gram(values=[1.0, INF, 1.0, 1.0]), ValueError, ["values", "finite"]),
+    ],
     "vectors": [
+        (lambda: K @ np.ones(3), ValueError, ["v"]),
+        (lambda: fm.witnesses(np.eye(2), np.ones(3) / 3), ValueError, ["result", "2"]),
+        (lambda: fm.witnesses(np.eye(2), [2.0, -1.0]), ValueError, ["result"]),
         (lambda: fm.project_simplex([1.0, NAN]), ValueError, ["v", "row 1"]),
         (lambda: fm.project_simplex([]), ValueError, ["v", "empty"]),
         (lambda: fm.project_simplex([[1.0]]), ValueError, ["v", "1 dimension"]),
@@ -983,6 +1167,18 @@ REFUSALS = {  # by what is wrong: calls, their error, and words
                 (fm.isnkpvn, "gamma", (1.0, 0.5, -2.0, NAN, INF), ValueError, {"eps": 0.1}),
                 (fm.isnkpvn, "gamma", (None,), TypeError, {"eps": 1.0}),
                 (fm.isnkpvn, "prox", ("l1", None), ValueError, {"eps": 0.1}),
+                (fm.momentum, "eps", (-1.0, NAN, INF), ValueError, {}),
+                (fm.diagonal_descent, "lam", ("1/t^3", np.ones((10, 1))), ValueError, {}),
+                (fm.diagonal_descent, "lam", (0.5, np.ones(9)), ValueError, {"max_iter": 10}),
+                (fm.diagonal_descent, "lam", (None,), TypeError, {}),
+                (fm.diagonal_descent, "lam0", (0.0, NAN, INF), ValueError, {}),
+                (fm.diagonal_descent, "step", (0.0, NAN, INF), ValueError, {}),
+                (fm.inertial_diagonal_descent, "accel", (0.0, NAN, INF), ValueError, {}),
+                (fm.homotopic_subgradient, "a", (0.0, 1.0), ValueError, {}),
+                (fm.homotopic_subgradient, "b", (0.0, 0.501), ValueError, {"a": 0.5}),
+                (fm.norm_margin, "eps", (-1.0,), ValueError, {"norm": "l1"}),
+                (fm.steepest_descent, "momentum", (1.0,), ValueError, {"norm": "l1"}),
+                (fm.steepest_descent, "schedule", ("risk",), ValueError, {"norm": "l1"}),
                 (fm.winnow, "eta", (0.0, -1.0, NAN), ValueError, {}),
                 (fm.winnow, "eta", (None,), TypeError, {}),
                 (fm.winnow, "max_iter", (-1,), ValueError, {"eta": 1.0}),
@@ -1002,6 +1198,19 @@ REFUSALS = {  # by what is wrong: calls, their error, and words
             for value in values
             for options in [{**others, name: value}]
         ),
+        *(
+            (
+                lambda lam=lam: fm.diagonal_descent(EYE, lam=lam, max_iter=10),
+                ValueError,
+                ["lam", "at least 0", "t = 5"],
+            )
+            for lam in (
+                np.where(np.arange(10) == 4, -1e-300, 1.0),
+                np.where(np.arange(10) == 4, NAN, 1.0),
+                lambda t: 4.5 - t,
+                lambda t: NAN if t == 5 else 1.0,
+            )
+        ),
     ],
 }
 
@@ -1011,8 +1220,39 @@ REFUSALS = {  # by what is wrong: calls, their error, and words
     [row for rows in REFUSALS.values() for row in rows],
     ids=[f"{wrong}, {i}" for wrong, rows in REFUSALS.items() for i in range(len(rows))],
 )
-def test_one_call(call, error, words):
+def test_a_refusal_names_the_argument_the_place_and_the_remedy(call, error, words):
     check_raises(call, error, words)
+
+
+OPTIONS = [  # bad run options, exception, words of the message
+    ({"max_iter": -1}, ValueError, ["max_iter", "-1"]),
+    ({"max_iter": 2.5}, TypeError, ["max_iter", "2.5"]),
+    ({"max_iter": "a"}, TypeError, ["max_iter", "'a'"]),
+    ({"max_iter": None}, TypeError, ["max_iter", "None"]),
+    ({"max_iter": True}, ValueError, ["max_iter", "True"]),
+    ({"max_iter": 2**70}, ValueError, ["max_iter", "2**53"]),
+    ({"tol": -1.0}, ValueError, ["tol", "-1"]),
+    ({"tol": 0.0}, ValueError, ["tol", "0"]),
+    ({"tol": NAN}, ValueError, ["tol", "nan"]),
+    ({"tol": INF}, ValueError, ["tol", "inf"]),
+    ({"tol": "a"}, TypeError, ["tol", "'a'"]),
+    ({"trace_at": [1, -2]}, ValueError, ["trace_at", "-2"]),
+    ({"trace_at": [1, 1.5]}, TypeError, ["trace_at", "1.5"]),
+    ({"trace_at": "ab"}, TypeError, ["trace_at"]),
+    ({"trace_at": np.ma.ones(2)}, TypeError, ["masked"]),
+    ({"callback": 3}, TypeError, ["callback", "callable", "3"]),
+    ({"callback": "f"}, TypeError, ["callback", "'f'"]),
+    ({"callback": False}, TypeError, ["callback", "False"]),
+    ({"start": 3}, TypeError, ["start", "Result", "int"]),
+    ({"start": EYE}, TypeError, ["start", "ndarray"]),
+]
+
+
+@rotate("name, bad", CALLS, OPTIONS)
+def test_run_options_are_refused_by_name(name, bad):
+    """Every algorithm by the same function: each of them is given one."""
+    options, error, words = bad
+    check_raises(lambda: run(name, EYE, **options), error, words)
 
 
 @pytest.mark.parametrize("where", [0, -1])
@@ -1063,11 +1303,10 @@ NO_SPARSE = {  # a table as it is made sparse, its error and words
 }
 
 
-@pytest.mark.parametrize("kind", FORMATS)
-@pytest.mark.parametrize("case", NO_SPARSE)
-def test_what_is_no_sparse_table(kind, case, sp):
+@beside(FORMATS, NO_SPARSE, whole=["csr"])
+def test_what_is_no_sparse_table_is_refused(function, case, sp):
     table, error, words = NO_SPARSE[case]
-    S = getattr(sp, f"{kind}_array")(table)
+    S = getattr(sp, f"{function}_array")(table)
     for call in (fm.features, fm.gram, fm.lazy_gram):
         check_raises(lambda call=call: call(S), error, ["X", *words])
 
@@ -1090,13 +1329,13 @@ def test_a_remedy_of_sparse_points_is_a_line_of_python(kind, case, before, sp):
     np.testing.assert_allclose(found.toarray(), wanted[case])
 
 
-def test_sparse_rows_of_one_dimension(sp):
+def test_sparse_rows_of_one_dimension_are_refused(sp):
     for S in (sp.coo_array(X[0]), sp.csr_array(X[0]), sp.dok_array(X[0])):
         if len(S.shape) == 1:  # older versions of SciPy make a row of it
             check_raises(lambda S=S: fm.features(S), ValueError, ["X", "2 dimensions"])
 
 
-def test_other_refusals_of_sparse_points(sp):
+def test_sparse_points_are_refused_as_arrays_are(sp):
     S = sp.csr_array(ZERO)
     for call, error, words in (
         (lambda: fm.features(S, Y), ValueError, ["row 1 of X", "normalize"]),
@@ -1143,7 +1382,7 @@ def test_sparse_is_refused_where_only_arrays_will_do(call, sp):
         check_raises(lambda S=S: make(S), TypeError, words)
 
 
-def test_sparse_values_of_a_kernel(sp):
+def test_sparse_values_of_a_kernel_are_refused(sp):
     words = ["kernel(A, B) is sparse", "kernel(A, B).toarray()"]
     check_raises(lambda: fm.gram(EYE, kernel=lambda A, B: sp.csr_array(A @ B.T)), TypeError, words)
 
@@ -1176,7 +1415,7 @@ BAD_COLUMNS = {  # a column of a frame that holds no numbers, and words; every f
 
 @pytest.mark.parametrize("column", BAD_COLUMNS)
 @pytest.mark.parametrize("mixed", [False, True])
-def test_columns_that_are_no_numbers(column, mixed, pd):
+def test_columns_that_are_no_numbers_are_named(column, mixed, pd):
     """The error says which column, also beside integers and flags."""
     make, words = BAD_COLUMNS[column]
     others = {"flag": [True, False, True, True], "count": [1, 2, 3, 4]} if mixed else {}
@@ -1187,7 +1426,7 @@ def test_columns_that_are_no_numbers(column, mixed, pd):
         )
 
 
-def test_a_frame_without_the_rows_that_are_refused(pd):
+def test_a_frame_is_taken_without_the_rows_that_are_refused(pd):
     """The remedies keep nullable columns, too."""
     nullable = pd.array([True, True, None, True], dtype="boolean")
     for column, error, kept in (
@@ -1204,7 +1443,7 @@ def test_a_frame_without_the_rows_that_are_refused(pd):
         assert found.index.tolist() == kept and len(fm.gram(found)) == 2
 
 
-def test_series_as_points_and_frames_as_labels(pd):
+def test_series_as_points_and_frames_as_labels_are_refused(pd):
     frame = pd.DataFrame(X, columns=["height", "width"])
     check_raises(lambda: fm.features(frame["height"], Y), ValueError, ["X", "np.reshape"])
     check_raises(lambda: fm.features(frame.iloc[:0], []), ValueError, ["X", "empty"])
@@ -1231,7 +1470,7 @@ TIMES = {  # columns of four dates or durations
 
 
 @pytest.mark.parametrize("kind", TIMES)
-def test_columns_of_dates(kind, pd):
+def test_columns_of_dates_are_refused_with_a_remedy(kind, pd):
     """The remedy makes numbers of them, the same in each."""
     column = TIMES[kind](pd)
     for frame in (
@@ -1269,7 +1508,7 @@ MISSING_OF_PANDAS = {  # the third of four is missing
 
 
 @pytest.mark.parametrize("kind", MISSING_OF_PANDAS)
-def test_missing_labels_of_pandas(kind, pd):
+def test_missing_labels_of_pandas_are_refused(kind, pd):
     y = MISSING_OF_PANDAS[kind](pd)
     for call, name in LABELLED.values():
         words = [f"Input {name} contains NaN", "row 2"]

@@ -87,7 +87,7 @@ def test_the_least_norm_is_that_of_the_best_support():
         assert exact.weigh(G, p)[1] == square * sum(p) ** 2 and min(p) >= 0
 
 
-def test_known_margins():
+def test_the_margin_in_rationals_is_that_known_by_geometry():
     identity = np.eye(4, dtype=int)
     hadamard = np.array([[1, 1, 1, 1], [1, -1, 1, -1], [1, 1, -1, -1], [1, -1, -1, 1]])
     planted = np.array([[3, 1, -7, 2], [3, -1, 7, -2], [3, 4, 4, 4], [3, -4, -4, -4], [5, 9, 0, 9]])
@@ -159,7 +159,7 @@ def test_the_margin_with_a_free_intercept_is_that_of_the_best_direction():
     assert min(seen.count(sign) for sign in (-1.0, 0.0, 1.0)) > 1
 
 
-def test_known_margins_with_a_free_intercept():
+def test_the_margin_in_rationals_with_a_free_intercept_is_that_known_by_geometry():
     for X, y, square in (
         ([[10, 1], [12, 0]], [1, -1], Fraction(5, 4)),
         ([[7], [9], [3]], [1, 1, -1], 4),
@@ -219,7 +219,7 @@ def test_a_call_is_given_the_gram_matrix_that_is_judged():
     assert kinds == {"rows", *exact.KINDS} and exactly > 20
 
 
-def test_floats_around():
+def test_floats_around_a_rational_are_the_nearest_on_either_side():
     for x in (0.1, 3.0, 1e-130, 1e60, -0.1, -7.0, 2.0**-450):
         assert floats_around(exact.signed_square(Fraction(x))) == (x, x)
     for square in (
@@ -270,7 +270,7 @@ def down(x):
 
 def test_the_judge_accepts_the_narrowest_true_bounds_and_nothing_narrower():
     rng = np.random.default_rng(0)
-    for problem in random_problems(3, 100):
+    for problem in random_problems(3, 40):
         if problem.kind == "rows":
             continue
         G = exact.exact_gram(problem)
@@ -301,7 +301,7 @@ def test_the_judge_accepts_the_narrowest_true_bounds_and_nothing_narrower():
         assert faults(G, result._replace(trace=trace)) == ["trace: upper < rho"], problem
 
 
-def test_the_judge_of_statuses():
+def test_the_judge_accepts_a_status_only_with_its_proof():
     G = of_rows([[1.0, 2.0], [1.0, -2.0]])
     alpha = np.array([1.0, 1.0])
     result = honest(G, alpha, alpha / 2)
@@ -326,7 +326,7 @@ def test_the_judge_of_statuses():
     assert faults(G, result._replace(upper=math.nan)) == ["not finite"]
 
 
-def test_the_judge_of_free_intercepts():
+def test_the_judge_asks_for_half_of_the_weight_in_each_class():
     """Points 1 and 5 of one class, 0 of the other: b is the best, and p has half its weight in each class."""
     G = of_rows([[1.0], [5.0], [0.0]], (1, 1, -1))
     result = honest(G, np.array([1.0, 0.0, 1.0]), np.array([0.5, 0.0, 0.5]))
@@ -339,7 +339,7 @@ def test_the_judge_of_free_intercepts():
         ]
 
 
-def test_the_judge_of_continuations():
+def test_the_judge_sees_a_state_of_another_iteration():
     """A state that is not that of n_iter iterations shows by alpha; what alpha does not show, on the way on."""
     given = Own(np.array([[3.0, 1.0], [2.0, -5.0], [7.0, 7.0]]))
     G = of_rows(given.Z)
@@ -369,7 +369,7 @@ def test_the_judge_of_continuations():
     assert found(kept[-1]) == [] and exact.interrupted_at(10**6, call).n_iter == 50
 
 
-def test_the_judge_of_l1_margins():
+def test_the_judge_accepts_no_narrower_bounds_of_l1_margins():
     Z = np.array([[1.0, -0.5, 0.25], [0.5, 1.0, -0.25], [-0.25, 0.5, 1.0]])
     weights = [0.5, 0.25, 0.25]
     bounds = (0.25, 0.5625)
@@ -389,7 +389,7 @@ CHUNK = 50  # problems in all tests; the ordinary ones have 16 chunks
 
 
 @pytest.mark.parametrize("seed", some(range(CHUNKS), range(16)))
-def test_random_problems(seed):
+def test_no_interval_or_status_on_random_problems_is_false(seed):
     wrong = [
         (problem, *verdict)
         for problem in random_problems(seed, CHUNK)
@@ -628,13 +628,13 @@ WRONG_ONCE = [
 @pytest.mark.parametrize(
     "problem", WRONG_ONCE, ids=lambda problem: f"{problem.algorithm}, {problem.kind}"
 )
-def test_what_was_wrong_once(problem):
+def test_no_interval_or_status_that_was_false_once_is_false(problem):
     verdict = judge(problem)
     assert not verdict[1], describe(problem, *verdict)
 
 
 @pytest.mark.parametrize("name", ["gradient_descent", "momentum"])
-def test_more_pairs_than_points_and_classes(name):
+def test_bounds_hold_where_rounding_is_as_large_as_the_number_of_pairs_allows(name):
     """n copies of x = 1 are all of the first of C = n classes: by symmetry p is uniform, rho^2 = C / (2 (C - 1)), and
     n (C - 1) equal terms, the largest that there can be, are rounded one like the other."""
     n = 800
@@ -670,7 +670,7 @@ def test_bounds_hold_where_operations_are_not_fused(tmp_path):
             "no:cacheprovider",
             __file__,
             "-k",
-            test_more_pairs_than_points_and_classes.__name__,
+            test_bounds_hold_where_rounding_is_as_large_as_the_number_of_pairs_allows.__name__,
         ],
     ):
         program = subprocess.run(
@@ -693,7 +693,9 @@ def test_bounds_hold_where_operations_are_not_fused(tmp_path):
     ],
     crossed=2,
 )
-def test_small_problems(name, kind, rows):
+def test_no_interval_or_status_on_small_problems_is_false_after_any_number_of_iterations(
+    name, kind, rows
+):
     for max_iter in (0, 1, 3, 10, 100, 1000):
         problem = Problem(
             "small", rows, 0, kind, algorithm_of(name), {**CALLS[name].own, "max_iter": max_iter}
@@ -750,7 +752,7 @@ def test_what_a_loop_holds_is_proven_of_its_iterates(name, kind, power):
 
 
 @pytest.mark.parametrize("kind", ["dense", "features"])
-def test_a_margin_far_below_the_rows(kind):
+def test_a_margin_far_below_the_rows_is_not_called_infeasible(kind):
     """rho = 2.475488255 among rows of length 3e5."""
     rows = [
         [82020, 153963, 3],
@@ -764,7 +766,7 @@ def test_a_margin_far_below_the_rows(kind):
     assert verdict[0] != "infeasible" and verdict[1] == []
 
 
-def test_weights_whose_sum_overflows():
+def test_no_interval_is_false_where_the_sum_of_weights_overflows():
     """A step of 1e6 s^-1 at s = 2^-576, or 2^-614."""
     for rows, power, kind, max_iter in (
         ([[6], [-6], [-1], [1], [1]], -288, "features", 122),

@@ -23,7 +23,6 @@ from instances import (
     dense,
     rows_of,
     same_result,
-    sparse,
     two_classes,
 )
 
@@ -127,23 +126,6 @@ def test_features_of_a_sparse_matrix(dtype, intercept):
         np.testing.assert_allclose(G.dense(), want.dense(), rtol=0, atol=1e-14)
 
 
-@pytest.mark.parametrize(
-    "name, field, words",
-    [
-        ("columns", [0, 9, 0, 1, 0, 1], ["columns", "0 to 1"]),
-        ("columns", [0, 1, 1], ["columns", "one for each"]),
-        ("columns", [0, 1, 0, 1, 0, 0], ["ascend"]),
-        ("columns", [1, 0, 0, 1, 0, 1], ["ascend"]),
-        ("starts", [0, 2, 1, 6], ["starts"]),
-        ("values", [1.0, np.inf, 1.0, 1.0, 1.0, 1.0], ["values", "finite"]),
-    ],
-)
-def test_damaged_sparse_rows_are_refused(name, field, words):
-    G = sparse(np.ones((3, 2)))
-    arrays = {"values": G.values, "columns": G.columns, "starts": G.starts, name: np.array(field)}
-    check_raises(lambda: fm.SparseGram(**arrays, dimension=2), ValueError, words)
-
-
 # ======================================================================================================
 # IN A FILE
 # ======================================================================================================
@@ -198,7 +180,7 @@ def test_lazy_entries_of_points_in_a_file(tmp_path, kernel):
         np.testing.assert_allclose((one.lower, one.upper), (two.lower, two.upper), rtol=1e-6)
 
 
-def test_the_variance_of_points_in_a_file(tmp_path):
+def test_the_scale_of_points_in_a_file_is_that_of_points_in_memory(tmp_path):
     """Of several blocks whose means differ: gamma="scale" takes it."""
     X = rows_of(3000, 700) + np.linspace(-5.0, 5.0, 3000)[:, None]
     G, want = (
@@ -250,7 +232,7 @@ def test_files_in_other_layouts_are_copied(tmp_path):
 # ======================================================================================================
 
 
-def test_a_symmetric_operator():
+def test_a_symmetric_operator_has_the_answers_of_its_matrix():
     G = dense(PLANTED["unequal weights"][0])
     given = Products(Symmetric(G))
     assert np.array_equal(given.dense(), G) and np.array_equal(given.diagonal(), G.diagonal())
@@ -353,7 +335,7 @@ def test_a_ridge_of_zero_changes_nothing():
         assert type(make()) is type(make(ridge=np.zeros(40)))
 
 
-def test_the_soft_margin():
+def test_slacks_of_a_ridge_meet_the_conditions_of_the_soft_margin():
     """With f of the maximum margin, min 1/2 ||f||^2 + C sum_i max(0, 1 - y_i f(x_i))^2 = 1 / (2 rho^2), C = 1/(2 r)."""
     for ridge in (0.01, 1.0, 100.0, np.geomspace(0.01, 100.0, 40)):
         G = fm.gram(X, Y, ridge=ridge)
@@ -435,7 +417,7 @@ def test_an_intercept_is_a_constant_feature(kernel, normalize):
     ids=["features", "sparse"],
 )
 @pytest.mark.parametrize("normalize", ["unit", "max", None])
-def test_the_intercept_of_features(make, normalize):
+def test_the_intercept_of_features_is_a_column(make, normalize):
     G = make(X, Y, normalize=normalize, intercept=0.8)
     want = fm.features(np.column_stack((X, np.full(40, 0.8))), Y, normalize=normalize)
     assert (G.n, G.d, want.d) == (40, 6, 7)

@@ -111,7 +111,7 @@ def test_algorithms_agree_with_the_hulls(name):
 @pytest.mark.parametrize(
     "name", [name for name, call in CALLS.items() if name not in FREE_CALLS and not call.rows]
 )
-def test_other_algorithms_refuse(name, ridge):
+def test_algorithms_without_a_free_intercept_refuse_it_and_name_those_that_have_it(name, ridge):
     """Before anything is said: no partial result of theirs would be true."""
     X = np.array([[3.0, 1.0], [4.0, 0.0], [9.0, 9.0], [1.0, -2.0]])
     y = [1, -1, -1, -1]
@@ -126,7 +126,7 @@ def test_other_algorithms_refuse(name, ridge):
 
 @pytest.mark.parametrize("kind", ["features", "dense", "lazy"])
 @pytest.mark.parametrize("ridge", [0.0, 0.7])
-def test_the_origin_does_not_matter(kind, ridge):
+def test_rows_moved_from_the_origin_have_the_same_margin_plane_and_scores(kind, ridge):
     """Rows moved by up to a thousand times their size have the same margin, plane and scores, to the digits left."""
     rng = np.random.default_rng(3)
     y = np.repeat([1.0, -1.0], 30)
@@ -152,7 +152,7 @@ def test_the_origin_does_not_matter(kind, ridge):
         np.testing.assert_allclose(moved, scores, atol=2e-2)
 
 
-def test_rows_of_one_class_each():
+def test_two_points_have_half_of_their_distance():
     """Two points: half their distance, after no step; and the plane is half-way."""
     G = fm.features([[5.0, 1.0], [2.0, -3.0]], [1, -1], normalize=None, intercept="free")
     result = fm.max_margin(G, tol=1e-12)
@@ -195,7 +195,9 @@ def test_points_of_one_class_are_no_part_of_a_plane(make):
         ([[0.0], [0.0], [0.0], [1.0]], [1, -1, -1, 1], [1.0, 0.0, 0.0, 2.0]),
     ],
 )
-def test_half_of_the_points_at_the_origin_and_one_without_a_ridge(make, X, y, ridge):
+def test_the_margin_is_exact_with_half_of_the_points_at_the_origin_and_one_without_a_ridge(
+    make, X, y, ridge
+):
     kernel = {} if make is fm.features else {"kernel": "linear"}
     rows = [[s * Fraction(x) for x in row] for s, row in zip(y, X, strict=True)]
     G = [

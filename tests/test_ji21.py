@@ -119,7 +119,7 @@ def test_iterates_are_those_of_the_naive_twin(name, kind, case):
 
 
 @rotate("case, kind", PLANTED, PLAIN)
-def test_theorem_3_1(case, kind):
+def test_theorem_3_1_momentum_closes_the_gap_like_ln_t_over_t_squared(case, kind):
     Z, rho = PLANTED[case]
     G = form(kind, Z)
     s = scale_of(G)
@@ -202,12 +202,6 @@ def test_momentum_never_says_infeasible_below_the_margin(case, kind):
     assert result.status == "infeasible" and rho * (1 - 1e-9) <= result.upper <= 1.1 * rho
 
 
-@pytest.mark.parametrize("eps", [-1.0, math.nan, math.inf])
-def test_a_bad_eps_of_momentum_is_named(eps):
-    with pytest.raises(ValueError, match=r"\beps\b"):
-        fm.momentum(np.eye(3), eps=eps)
-
-
 def psi_of(xi):
     """psi(xi) = l^{-1}(sum_i l(xi_i)) of the logistic loss, by rows: ln(e^total - 1)."""
     total = np.logaddexp(0, xi).sum(axis=-1)
@@ -220,7 +214,7 @@ def psi_of(xi):
 
 @pytest.mark.parametrize("loss", ["exp", "logistic", "logistic, as printed"])
 @pytest.mark.parametrize("case", [name for name, (Z, rho) in PLANTED.items() if rho > 0])
-def test_the_margin_of_any_loss_and_without_ln_t(case, loss):
+def test_momentum_on_any_loss_closes_the_gap_without_ln_t(case, loss):
     """Section 5.1 and appendix C, with constants: rho ||w_t|| + psi(-Z w_t) <= psi(0) and rho t(t+3)/4 <= beta ||w_t||,
     hence gap <= 4 beta psi(0)/(rho t(t+3)), where psi is beta-smooth: beta = 1 and psi(0) = ln n for the exponential
     loss, where Theorem 3.1 has another factor 1 + 2 ln(t+1); beta = n, psi(0) = ln(2^n - 1) for the logistic one.  At
@@ -536,7 +530,7 @@ def test_margins_converge_at_their_rates():
 
 
 @every_plain
-def test_batch_perceptron_regret(kind):
+def test_the_batch_perceptron_has_the_regret_of_projected_ascent(kind):
     """lower >= upper - O(sqrt(s/t)): projected ascent with steps 1/sqrt(s t) has regret at most 3 sqrt(s t)
     (diameter 2: 4/(2 eta_t) + s/2 sum eta_t <= 2 sqrt(s t) + sqrt(s t)), and ||sum w|| <= t."""
     for case in ("feasible", "feasible, scale 7", "shifted cross-polytope", "small margin"):
@@ -571,7 +565,7 @@ def test_samples_have_the_distribution_q(n):
     assert chi2 <= freedom + 2 * np.sqrt(21 * freedom) + 42  # Laurent & Massart 2000, at exp(-21)
 
 
-def test_the_seed_decides():
+def test_the_seed_alone_decides_what_is_sampled():
     Z = UNTIED["separable"]
     one, two, other = (
         fm.adaptive_sampling(fm.FeatureGram(Z), seed=seed, max_iter=50).alpha for seed in (7, 7, 8)
@@ -594,7 +588,7 @@ def test_a_long_run_of_adaptive_sampling_neither_overflows_nor_drifts(kind, mome
 
 
 @pytest.mark.parametrize("case", ["feasible", "uneven", "unequal weights", "feasible, n > 512"])
-def test_theorem_4_1(case):
+def test_theorem_4_1_adaptive_sampling_keeps_its_bounds_with_high_probability(case):
     """Each bound may fail with probability 2 delta = 0.02: of 40 runs more than 6 with probability below 1e-5."""
     Z, rho = PLANTED[case]
     s = scale_of(fm.FeatureGram(Z))
@@ -713,7 +707,7 @@ def test_sampling_with_momentum_keeps_what_momentum_keeps_up_to_its_noise(case, 
 
 
 @pytest.mark.parametrize("case", SAMPLED)
-def test_the_mean_gap_of_sampling_with_momentum(case):
+def test_the_mean_gap_of_sampling_with_momentum_is_below_its_bound(case):
     """A mean over 40 runs, which is below half of the bound on all data seen: no accident puts it above."""
     Z, rho = PLANTED[case]
     root = np.sqrt(scale_of(fm.FeatureGram(Z)))

@@ -42,7 +42,7 @@ def test_gram_is_its_formula(name, n, normalize, signed):
 
 # 16 rows and 32 columns are evaluated at a time, over four coordinates that are not zero in all of 32 points
 @rotate("name, n, d", KERNELS, [2, 16, 17, 33, 97], [1, 4, 7, 30], crossed=2)
-def test_gram_over_stretches_of_coordinates(name, n, d):
+def test_gram_is_its_formula_where_stretches_of_coordinates_are_0(name, n, d):
     kernel, params, formula = KERNELS[name]
     rng = np.random.default_rng(n + 100 * d)
     used = (
@@ -69,7 +69,7 @@ def test_gram_over_stretches_of_coordinates(name, n, d):
 
 @pytest.mark.parametrize("kernel", ["rbf", "linear", "laplacian", "ntk"])
 @pytest.mark.parametrize("n", [1, 64, 65, 2100])
-def test_gram_in_many_blocks(kernel, n):
+def test_gram_in_many_blocks_has_the_values_of_single_rows(kernel, n):
     """The same values as a row at a time."""
     X = rows_of(n, 5)
     options = {"gamma": 0.3} if kernel in ("rbf", "laplacian") else {}
@@ -82,7 +82,7 @@ def test_gram_in_many_blocks(kernel, n):
 
 @pytest.mark.parametrize("power", [-320, -250, 250, 320])
 @pytest.mark.parametrize("kernel", ["linear", "ntk"])
-def test_kernels_of_degree_two_at_any_scale(kernel, power):
+def test_kernels_of_degree_two_scale_with_the_points(kernel, power):
     X, _ = two_classes(40, 3, seed=0)
     for make in (fm.gram, fm.lazy_gram):
         K = make(X, kernel=kernel, normalize=None)
@@ -91,7 +91,7 @@ def test_kernels_of_degree_two_at_any_scale(kernel, power):
 
 
 @rotate("name, normalize, many", KERNELS, NORMALIZE, [1, 700], crossed=2)
-def test_scores_of_new_points_and_of_the_points_of_g(name, normalize, many):
+def test_scores_are_their_formula_at_new_points_and_at_those_of_g(name, normalize, many):
     """At the points of G they are y times its margins; points without a weight are skipped."""
     kernel, params, formula = KERNELS[name]
     X, y = two_classes(40, 3, seed=5)
@@ -153,7 +153,7 @@ def test_products_on_demand_are_those_of_the_matrix(options, n, d, share):
     np.testing.assert_allclose(M, wanted, rtol=0, atol=1e-13 * np.abs(W).sum(axis=1).max())
 
 
-def test_rbf_far_from_the_origin():
+def test_rbf_loses_no_digits_far_from_the_origin():
     # ||x||^2 is 1e16 times the distances: without centring, every digit would cancel.
     X = np.random.default_rng(0).integers(-8, 8, (50, 4)) / 8.0
     far = X + np.array([1e8, -1e8, 1e7, 0.0])  # these sums are exact
@@ -370,7 +370,7 @@ def test_precomputed_input_is_neither_changed_nor_returned():
 
 
 @pytest.mark.parametrize("layout", layouts(np.eye(2)))
-def test_layouts_and_types_of_points(layout):
+def test_layouts_and_types_of_points_change_no_value(layout):
     rng = np.random.default_rng(0)
     X = rng.integers(-9, 9, (25, 4)).astype(float)
     y = np.where(rng.random(25) < 0.5, 1, -1)

@@ -212,8 +212,8 @@ def test_integer_points_have_exact_certificates():
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no resource module")
 def test_nothing_as_large_as_g_is_kept():
-    """40,000 points: G would take 12.8 GB."""
-    X, y = two_classes(40_000, 5, seed=1)
+    """15,000 points: G would take 1.8 GB."""
+    X, y = two_classes(15_000, 5, seed=1)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     result = fm.adaptive_sampling(fm.lazy_gram(X, y), max_iter=200)
     assert result.upper > result.lower
@@ -389,7 +389,7 @@ def test_algorithms_walk_on_pairs_as_on_explicit_rows(base, name):
 
 
 @pytest.mark.parametrize("k", [2, 3, 6])
-def test_theorem_5_1(k):
+def test_theorem_5_1_the_margin_of_classes_is_a_binary_one_over_the_root_of_two(k):
     """The binary margin is the multiclass one over sqrt(2), for every table of weights; momentum's guarantee holds."""
     X, labels = classes(40, 5, k, seed=k)
     K = fm.gram(X, kernel="linear", normalize="max")
@@ -441,7 +441,7 @@ def test_two_classes_are_the_binary_problem(base):
 
 
 @pytest.mark.parametrize("normalize", ["unit", "max", None])
-def test_scores_of_all_classes(normalize):
+def test_half_of_the_differences_of_scores_are_the_margins_of_pairs(normalize):
     """Half of their differences at the points are the margins of the pairs."""
     X, labels = classes(30, 4, 3, gap=1.0)
     G = fm.pair_gram(fm.gram(X, kernel="rbf", normalize=normalize), labels, 3)

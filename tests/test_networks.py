@@ -100,7 +100,7 @@ def test_forward_is_the_network_of_loops():
 
 
 @pytest.mark.parametrize("layers", [SMALL, WITHOUT_BIASES])
-def test_gradient_against_finite_differences(layers):
+def test_the_gradient_is_that_of_finite_differences(layers):
     weights = small_weights(layers=layers)
     (x, y) = images(3)
     outputs, passes = networks.forward(layers, weights, x)
@@ -178,7 +178,7 @@ def jacobian(layers, weights, x):
 
 @pytest.mark.parametrize("layers", [SMALL, WITHOUT_BIASES])
 @pytest.mark.parametrize("few", [0, 1, 10**6])
-def test_kernel_against_the_jacobian(few, layers, monkeypatch):
+def test_the_kernel_is_that_of_the_jacobian(few, layers, monkeypatch):
     """The network is linear in each single weight between its kinks, so that differences are exact but for rounding."""
     monkeypatch.setattr(networks, "FEW", few)
     monkeypatch.setattr(networks, "BLOCK", 2)
@@ -193,7 +193,7 @@ def test_kernel_against_the_jacobian(few, layers, monkeypatch):
     np.testing.assert_allclose(outputs, networks.forward(layers, weights, x)[0], rtol=1e-12)
 
 
-def test_kernel_in_float32_against_float64():
+def test_the_kernel_in_float32_is_that_in_float64_to_its_digits():
     x = images(7, size=32)[0].astype(np.float32)
     layers = networks.ALEXNET
     weights = networks.initial_weights(layers, 3, np.random.default_rng(0))
@@ -518,7 +518,7 @@ def test_the_gap_bounds_the_rise_of_the_normalised_margin():
     assert min(falls.values()) >= 6
 
 
-def test_gaps_of_trained_networks(quick):
+def test_gaps_of_trained_networks_are_certified_and_short(quick):
     table, _ = quick.table("kkt")
     assert (table["lower"] >= 0).all()
     assert (table["lower"] <= table["upper"]).all()

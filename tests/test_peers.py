@@ -555,7 +555,7 @@ def check_sparse(S, y=LABELS, **options):
 
 @pytest.mark.parametrize("container", ["matrix", "array"])
 @pytest.mark.parametrize("kind", FORMATS)
-def test_sparse_formats(kind, container, sp):
+def test_sparse_points_of_every_format_are_those_of_arrays(kind, container, sp):
     for dtype in DTYPES:
         X = holes()
         X = (np.abs(X) if dtype in (np.uint16, np.bool_) else X).astype(dtype)
@@ -566,7 +566,7 @@ def test_sparse_formats(kind, container, sp):
 
 
 @pytest.mark.parametrize("kind", ["bsr", "coo", "csc", "csr"])
-def test_sparse_indices_of_64_bits(kind, sp):
+def test_sparse_indices_may_have_64_bits(kind, sp):
     S = getattr(sp, f"{kind}_array")(holes() / 7.0)
     if kind == "coo":
         S.coords = tuple(index.astype(np.int64) for index in S.coords)
@@ -587,7 +587,7 @@ def test_sparse_indices_of_64_bits(kind, sp):
     ).lower == pytest.approx(one.lower, abs=1e-12)
 
 
-def test_sparse_matrices_out_of_order(sp):
+def test_sparse_entries_may_be_out_of_order_repeated_or_zero(sp):
     """Indices in any order, entries given twice, stored zeros, entries that cancel, and room that is not used."""
     rng = np.random.default_rng(4)
     row = rng.integers(0, 23, 90)
@@ -622,7 +622,7 @@ def test_sparse_matrices_out_of_order(sp):
 
 
 @pytest.mark.parametrize("n, d", [(1, 1), (1, 5), (5, 1), (700, 3), (3, 700)])
-def test_sparse_shapes(n, d, sp):
+def test_sparse_points_of_any_shape_are_those_of_arrays(n, d, sp):
     X = rows_of(n, d, n) * (np.random.default_rng(d).random((n, d)) < 0.5)
     X[0, 0] = 1.0
     check_sparse(sp.csr_array(X), None)
@@ -642,7 +642,7 @@ def test_scores_that_nearly_agree_prove_no_more_than_there_is(is_sparse, sp):
     assert result.upper - result.lower <= 1e-5 * result.upper
 
 
-def test_sparse_products_in_parts(sp):
+def test_sparse_products_in_parts_have_the_bits_of_one_thread(sp):
     """Beyond 2^18 entries these are shared among threads; rows of all lengths, and the same bits on one thread."""
     rng = np.random.default_rng(2)
     X = rng.normal(size=(900, 400)) * (rng.random((900, 400)) < np.linspace(1.0, 0.6, 900)[:, None])
@@ -663,7 +663,7 @@ def test_sparse_products_in_parts(sp):
     )
 
 
-def test_sparse_unit_rows_and_the_answers(sp):
+def test_sparse_points_have_the_answers_of_arrays(sp):
     X, y = two_classes(60, 8, 4.0, 5)
     X *= np.random.default_rng(6).random(X.shape) < 0.6
     for options in ({}, {"intercept": 1.0}, {"ridge": 0.25}, {"intercept": 1.0, "ridge": 0.25}):
@@ -686,7 +686,7 @@ def test_sparse_unit_rows_and_the_answers(sp):
 
 
 @pytest.mark.filterwarnings("ignore:all labels")
-def test_sparse_points_that_are_all_zero(sp):
+def test_sparse_points_that_are_all_zero_have_the_margin_of_arrays(sp):
     """As of dense ones: with an intercept a margin is defined."""
     Z = np.zeros((4, 3))
     for X in (Z, sp.csr_array(Z)):
@@ -891,7 +891,7 @@ GOOD_COLUMNS = {
 
 
 @every_taker
-def test_frames_of_numbers(taker, pd):
+def test_frames_of_any_numeric_type_are_their_numbers(taker, pd):
     """Every numeric type by itself beside floats, and all of them together; the frame is left alone."""
     call, _ = TAKERS[taker]
     columns = {name: make(pd) for name, make in GOOD_COLUMNS.items()}
@@ -903,7 +903,7 @@ def test_frames_of_numbers(taker, pd):
         pd.testing.assert_frame_equal(X, before)
 
 
-def test_frames_by_the_names_of_their_columns(pd):
+def test_names_of_columns_are_no_obstacle(pd):
     """Numbers, pairs, and the same name twice are no obstacle."""
     values = np.array([[1.0, 2.0, 3.0], [0.0, 1.0, 1.0]])
     want = fm.features(values, [1, -1]).coordinates()
@@ -931,7 +931,7 @@ def test_other_columns_than_in_fit_are_refused_with_a_remedy(pd):
     assert model.predict(X.to_numpy()).tolist() == [0, 1]
 
 
-def test_series_as_labels_and_weights(pd):
+def test_series_are_taken_as_labels_and_weights(pd):
     X = frame(pd)
     y = FRAME_LABELS
     want = fm.features(X.to_numpy(), y).coordinates()
@@ -987,7 +987,7 @@ check_estimator(fm.MaxMarginClassifier("linear", C=1.0))
 """
 
 
-def test_a_compiled_kernel_of_scikit_learn(sklearn):
+def test_a_compiled_kernel_of_scikit_learn_is_taken_as_a_callable(sklearn):
     """It takes no read-only points."""
     from sklearn.metrics.pairwise import chi2_kernel
 
@@ -1063,7 +1063,7 @@ def test_weighted_margins_are_those_of_linear_svc(
     np.testing.assert_allclose(ours.intercept_, theirs.intercept_, rtol=0, atol=1e-6 * size)
 
 
-def test_boosting(datasets, linear_svc):
+def test_boosting_takes_the_classifier_as_it_takes_linear_svc(datasets, linear_svc):
     """AdaBoost, by weights of points, which sum to 1: each predictor is LinearSVC's; others go on while they help."""
     from sklearn.ensemble import AdaBoostClassifier
 
@@ -1141,7 +1141,7 @@ def test_in_the_place_of_svc_in_a_pipeline(name, least, datasets, sklearn):
     assert "MaxMarginClassifier" in repr(chosen) and chosen._repr_html_()
 
 
-def test_frames_and_their_names_in_a_pipeline(pd, datasets, sklearn):
+def test_names_of_columns_pass_through_a_pipeline(pd, datasets, sklearn):
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 

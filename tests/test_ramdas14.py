@@ -326,7 +326,7 @@ def centers(n):
 
 
 @rotate("algorithm, name", OURS, SMALL)
-def test_lemma_2(algorithm, name):
+def test_lemma_2_lengths_are_at_most_those_of_weights_times_the_root_of_the_scale(algorithm, name):
     """||alpha||_G <= sqrt(s) ||alpha||_1 <= sqrt(s n) ||alpha||_2; for p it says that no margin is above sqrt(s)."""
     Z, _ = INSTANCES[name]
     path = record(algorithm, dense(Z), 60)
@@ -342,7 +342,7 @@ def test_lemma_2(algorithm, name):
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_lemmas_4_and_5_along_snkp(name):
+def test_lemmas_4_and_5_the_excessive_gap_holds_along_snkp(name):
     Z, _ = INSTANCES[name]
     n = len(Z)
     path = record("snkp", dense(Z), 150)
@@ -388,7 +388,7 @@ def test_snkp_never_says_infeasible_below_the_margin(name, kind):
 
 
 @rotate("name, center", SMALL, centers(3))
-def test_lemma_8_along_snkpvn(name, center):
+def test_lemma_8_the_excessive_gap_holds_along_snkpvn(name, center):
     Z, _ = INSTANCES[name]
     q = centers(len(Z))[center]
     path = record("snkpvn", dense(Z), 150, delta=1e-8 * math.sqrt(squared_length(Z)), q=q)
@@ -399,7 +399,7 @@ def test_lemma_8_along_snkpvn(name, center):
 
 @pytest.mark.parametrize("center", centers(3))
 @pytest.mark.parametrize("name", INRADIUS)
-def test_lemma_9_with_the_root_of_two(name, center):
+def test_lemma_9_lengths_fall_like_1_over_k_with_the_root_of_two(name, center):
     """||p_k||_G <= 2 sqrt(2 n s)/(k+1) min(1, ||q||_G/|rho|) where the hull holds a ball of radius |rho|."""
     Z, rho = INSTANCES[name]
     n = len(Z)
@@ -420,7 +420,7 @@ def test_lemma_9_with_the_root_of_two(name, center):
 
 @pytest.mark.parametrize("times", [1.01, 2.0, 20.0])
 @pytest.mark.parametrize("name", FEASIBLE)
-def test_lemma_9_where_there_is_a_margin_below_delta(name, times):
+def test_lemma_9_snkpvn_ends_where_there_is_a_margin_below_delta(name, times):
     """||p_k||_G^2 <= rho^2 + 2 mu_k, so that a separator, or a p shorter than delta, is there within 4 sqrt(n s)/delta.
 
     Proof: "SNKPVN at a margin below delta" in figures/THEOREMS.md.
@@ -445,7 +445,7 @@ def test_lemma_9_where_there_is_a_margin_below_delta(name, times):
 @pytest.mark.parametrize(
     "name", [name for name in SMALL if INSTANCES[name][1] < 0.0 and len(INSTANCES[name][0]) <= 8]
 )
-def test_lemma_7(name):
+def test_lemma_7_the_length_bounds_the_distance_to_witnesses(name):
     """dist(p, witnesses) <= min(sqrt 2, sqrt 2 ||p||_G/|rho|) for the iterates, the vertices and random points."""
     Z, rho = INSTANCES[name]
     n = len(Z)
@@ -525,7 +525,7 @@ THEOREM = [(scale * Z, scale * rho) for (Z, rho), scale in THEOREM]
 
 
 @pytest.mark.parametrize("Z, rho", THEOREM)
-def test_iterations_to_separate(Z, rho):
+def test_theorem_1_points_are_separated_within_the_proved_iterations(Z, rho):
     """Theorem 1 and the perceptron's bound, which the normalised one shares."""
     n = len(Z)
     s = squared_length(Z)
@@ -618,7 +618,7 @@ def test_von_neumann_converges_linearly_where_the_hull_holds_a_ball(name):
 
 @pytest.mark.parametrize("gamma", GAMMAS)
 @pytest.mark.parametrize("Z, rho", THEOREM[::3])
-def test_theorem_4_feasible(Z, rho, gamma):
+def test_theorem_4_isnkpvn_separates_within_the_proved_steps(Z, rho, gamma):
     """Each call takes at most 2 sqrt(2 n s)/rho steps; fewer than log(||q_0||_G/rho)/log(gamma) calls return."""
     n = len(Z)
     s = squared_length(Z)
@@ -703,7 +703,7 @@ def lengths_of_calls(path):
         "random, infeasible",
     ],
 )
-def test_theorem_4_infeasible(name, scale, gamma):
+def test_theorem_4_isnkpvn_proves_infeasibility_within_the_proved_steps(name, scale, gamma):
     """Call t takes at most 2 gamma sqrt(2 n s) min(1/||q_t||_G, 1/|rho|) steps; calls return until delta_t < eps."""
     Z, rho = INSTANCES[name]
     Z = scale * Z
@@ -741,7 +741,7 @@ def halting(name, G, eps, max_iter):
 
 
 @rotate("algorithm, name, kind", HALTING, INSTANCES, PLAIN, crossed=2)
-def test_one_side_of_the_alternative(algorithm, name, kind):
+def test_a_separator_or_a_certificate_is_found_whichever_exists(algorithm, name, kind):
     """Feasible: never "infeasible" below rho.  Infeasible: never "separated", and a promised witness is given."""
     Z, rho = INSTANCES[name]
     root = math.sqrt(squared_length(Z))
@@ -761,7 +761,7 @@ def test_one_side_of_the_alternative(algorithm, name, kind):
 
 @pytest.mark.parametrize("algorithm", HALTING)
 @pytest.mark.parametrize("gap", [1e-3, 1e-5, 1e-9])
-def test_nearly_infeasible(algorithm, gap):
+def test_nearly_infeasible_points_end_on_a_true_side(algorithm, gap):
     """A margin of gap and eps above it: either side may come first, each is true; eps below it leaves only one."""
     Z, rho = cross_polytope(4, 0.5 + gap)
     Z = np.vstack((Z, 1.5 * Z[:3]))
@@ -803,7 +803,7 @@ WINNOW = [
 
 
 @pytest.mark.parametrize("n, d, idle, rho", WINNOW)
-def test_winnow_on_a_known_l1_margin(n, d, idle, rho):
+def test_winnow_separates_within_its_bound_at_a_known_l1_margin(n, d, idle, rho):
     Z = planted_l1(n, d, idle, rho, seed=n)
     kept = Z.copy()
     bound = 2 * math.log(d + idle) / rho**2
@@ -831,7 +831,7 @@ def test_winnow_on_a_known_l1_margin(n, d, idle, rho):
     assert np.array_equal(path.result.trace["products"], path.result.trace["iteration"])
 
 
-def test_winnow_scales_its_rows():
+def test_winnow_does_not_depend_on_the_lengths_of_rows():
     Z = planted_l1(20, 6, 3, 0.1)
     factors = 2.0 ** np.random.default_rng(0).integers(-30, 30, (20, 1))
     plain = fm.winnow(Z, eta=0.1)
@@ -842,7 +842,7 @@ def test_winnow_scales_its_rows():
     )
 
 
-def test_winnow_when_no_weights_separate():
+def test_winnow_proves_that_no_weights_separate():
     """rho_1 < 0: some max_j (Z'p)_j <= 0 proves it, within a few updates."""
     Z = np.array(
         [[1.0, -0.5], [-1.0, 0.25], [0.2, -1.0]]

@@ -1,5 +1,5 @@
 """G: its two operations in every representation, a foreign one, too; all algorithms on all of them; loops of one's own;
-what it knows of itself, labels, kernel and scores; what it refuses."""
+what it knows of itself, labels, kernel and scores."""
 
 import copy
 import functools
@@ -8,7 +8,6 @@ import math
 import pickle
 import tracemalloc
 import warnings
-from typing import NamedTuple
 
 import naive
 import numba
@@ -112,7 +111,7 @@ def check_close(got, want, size, n):
 
 @KINDS
 @pytest.mark.parametrize("n", ODD_SIZES)
-def test_products(kind, n):
+def test_products_are_those_of_g(kind, n):
     G, A = random_gram(kind, n)
     ridge = 0.3 * (np.arange(n) % 3)
     G = G.with_ridge(ridge)
@@ -285,7 +284,7 @@ def test_features_are_the_linear_gram(normalize):
 
 
 @rotate("name, layout", CALLS, layouts(np.eye(2)))
-def test_layouts_and_types_of_input(name, layout):
+def test_layouts_and_types_of_input_change_no_answer(name, layout):
     rng = np.random.default_rng(0)
     Z = rng.integers(-9, 9, (25, 4)).astype(float)
     Z[:, 0] += 10  # integers, so that every type holds them; separable
@@ -439,7 +438,7 @@ def test_a_new_representation_needs_no_change(name, case):
     [name for name, call in CALLS.items() if not call.rows],
     ["separable", "overlapping", "uneven"],
 )
-def test_four_things_are_enough(name, case):
+def test_a_class_with_four_things_has_the_answers_of_rows(name, case):
     Z = PLANTED["uneven"][0] if case == "uneven" else UNTIED[case]
     most = (
         BEFORE_TIES if CALLS[name].noise == 1.0 and case == "overlapping" else 60
@@ -454,7 +453,7 @@ def test_four_things_are_enough(name, case):
     )  # it has no precise products
 
 
-def test_defaults_are_what_they_say():
+def test_defaults_of_a_class_with_four_things_are_the_operations_of_rows():
     """A class with four things, and FeatureGram: the same operations, blocks and sums, with a ridge and without."""
     Z = UNTIED["overlapping"]
     n, _ = Z.shape
@@ -470,17 +469,6 @@ def test_defaults_are_what_they_say():
             numbers = product(G, v), G @ V, column, G.block(some, others), G.dense()
             outputs.append(np.concatenate([array.ravel() for array in numbers]))
         np.testing.assert_allclose(outputs[0], outputs[1], rtol=1e-12, atol=1e-13)
-
-
-def test_what_a_class_lacks_is_an_error():
-    for lacking in ("_diagonal", "_product"):
-        kind = type("Lacking", (Own,), {lacking: getattr(fm.Gram, lacking)})
-        with pytest.raises(NotImplementedError, match=f"Lacking has no {lacking}"):
-            fm.momentum(kind(np.eye(3)), max_iter=3)
-    with pytest.raises(TypeError, match=r"Lacking must say .*: unit = 2\.0\*\*-53"):
-        fm.momentum(type("Lacking", (Own,), {"unit": None})(np.eye(3)), max_iter=3)
-    with pytest.raises(NotImplementedError, match="Own has no _restrict"):
-        Own(np.eye(3)).restrict([0, 1])
 
 
 @numba.njit
@@ -521,38 +509,6 @@ def test_errors_of_methods_pass_through_loops(pairs):
     problem = fm.pair_gram(G, np.arange(len(matrix)) % 3, 3) if pairs else G
     with pytest.raises(ArithmeticError, match="gone"):
         fm.momentum(problem, max_iter=100, trace_at=[])
-
-
-def test_operations_called_from_python_check_shapes():
-    G = fm.FeatureGram(np.arange(12.0).reshape(4, 3))
-    v = np.ones(4)
-    for call, words in (
-        (lambda: fm.product(G, np.ones(5), v), ["v", "(4,)", "(5,)"]),
-        (lambda: fm.product(G, [1.0] * 4, v), ["v", "array of shape (4,)"]),
-        (lambda: fm.product(G, v, np.ones(300)), ["out", "(4,)", "(300,)"]),
-        (lambda: fm.add_column(G, 0, 1.0, np.ones(3)), ["m", "(4,)", "(3,)"]),
-    ):
-        check_raises(call, ValueError, words)
-    for i in (-1, 4):
-        check_raises(lambda i=i: fm.add_column(G, i, 1.0, v), IndexError, ["i", "4 points", str(i)])
-
-
-class Unknown(NamedTuple):
-    rows: np.ndarray
-
-
-@pytest.mark.parametrize(
-    "G",
-    [np.eye(2), Unknown(np.eye(2)), (np.eye(2),), 3.0],
-    ids=["array", "class", "tuple", "float"],
-)
-def test_operations_on_what_is_no_representation(G):
-    """An error that names the type and says what to do."""
-    v, m = np.zeros((2, 2))
-    for call in (lambda: fm.product(G, v, m), lambda: fm.add_column(G, 0, 1.0, m)):
-        check_raises(call, TypeError, [type(G).__name__, "Gram"])
-    if isinstance(G, Unknown):
-        check_raises(lambda: fm.snkp(G), TypeError, ["G"])
 
 
 # ======================================================================================================
@@ -769,8 +725,6 @@ def test_facts_and_scores_are_those_of_the_formula(name, maker, normalize, c, ri
         alpha[:, side] /= alpha[:, side].sum(axis=1)[:, None]
     new = function(NEW, X) if name == "precomputed" else NEW
     if name == "precomputed" and normalize == "unit":
-        with pytest.raises(ValueError, match="precomputed"):
-            G.decision_function(alpha[0], new)
         return
     scores = values(name, NEW, X, normalize, c) @ (alpha * Y).T
     biases = np.zeros(2)
@@ -867,8 +821,6 @@ def test_every_representation_is_an_object_of_python(kind):
     rounding = G.rounding().margins * size
     np.testing.assert_allclose(G @ v, matrix @ v, rtol=0, atol=rounding + 1e-12 * size)
     np.testing.assert_allclose(G @ v[:, 0], (G @ v)[:, 0], rtol=0, atol=1e-13 * size)
-    with pytest.raises(ValueError, match="v must"):
-        G @ v[1:]
     shown = repr(G)
     assert "\n" not in shown and len(shown) < 200
     assert kind.partition(",")[0] in shown
@@ -887,18 +839,6 @@ def test_the_matrix_is_held_and_not_copied():
     assert np.asarray(G, dtype=np.float32).dtype == np.float32
     plain = np.eye(3)
     assert np.shares_memory(fm.DenseGram(plain).matrix, plain) and plain.flags.writeable
-
-
-def test_a_matrix_that_is_not_held_has_a_limit():
-    """Above it the error has the bytes; nothing is evaluated."""
-    G = fm.lazy_gram(np.arange(40_000.0)[:, None], kernel="linear", normalize=None)
-    with pytest.raises(MemoryError, match="11.9 GB"):
-        np.asarray(G)
-
-
-def test_a_matrix_beyond_the_memory_is_refused_with_a_remedy():
-    with pytest.raises(MemoryError, match="lazy_gram"):
-        fm.gram(np.zeros((2_000_000, 1)), kernel="laplacian", gamma=1.0)
 
 
 def test_the_points_of_a_gram_are_its_own():
@@ -921,28 +861,6 @@ def test_the_points_of_a_gram_are_its_own():
 # ======================================================================================================
 # K OR G, NEVER A GUESS
 # ======================================================================================================
-
-
-@pytest.mark.parametrize("name", [name for name in fm.ALGORITHMS if name != "winnow"])
-def test_algorithms_refuse_a_matrix_without_labels(name):
-    """A kernel matrix without labels has a margin of its own, which nobody asked for."""
-    with pytest.raises(ValueError, match=r"gram\(X, y, ...\)"):
-        fm.ALGORITHMS[name](fm.gram(X))
-
-
-def test_certificates_refuse_a_matrix_without_labels():
-    for K in (fm.gram(X), fm.lazy_gram(X), fm.features(X), fm.gram(X, ridge=1.0)):
-        with pytest.raises(ValueError, match="(gram|lazy_gram|features)\\(X, y, ...\\)"):
-            fm.certificate(K, np.ones(30), np.full(30, 1 / 30))
-
-
-def test_signs_are_not_applied_twice():
-    """pair_gram of a G that has labels was certified to have 0.3555 where the margin is 0.1099."""
-    for G in (fm.gram(X, Y), fm.lazy_gram(X, Y), fm.features(X, Y), fm.gram(X, Y, ridge=1.0)):
-        with pytest.raises(ValueError, match="pair_gram takes K"):
-            fm.pair_gram(G, CLASSES, 3)
-        with pytest.raises(ValueError, match="labels already"):
-            G.signed(Y)
 
 
 @pytest.mark.parametrize("maker", ["gram", "lazy_gram", "features", "ridge", "array"])
@@ -970,8 +888,6 @@ def test_many_labelings_of_one_kernel_matrix(maker, monkeypatch):
                 found = G.decision_function(alpha, NEW)
                 assert np.array_equal(found, at_once.decision_function(alpha, NEW))
         assert K.labels is None
-    with pytest.raises(ValueError, match="y"):
-        make(X).signed(Y[1:])
 
 
 def test_many_labelings_far_from_the_origin():
@@ -986,10 +902,6 @@ def test_many_labelings_far_from_the_origin():
         near = fm.max_margin(fm.features(X, Y, normalize=None, intercept="free", ridge=0.5))
         assert found.status == "certified"
         assert found.lower == pytest.approx(near.lower, rel=1e-6)
-        with pytest.raises(ValueError, match="free"):
-            fm.pair_gram(K, CLASSES, 3)
-        with pytest.raises(ValueError, match="y"):
-            fm.max_margin(K)
 
 
 def test_one_class_is_told(recwarn):
@@ -1011,11 +923,6 @@ def test_one_class_is_told(recwarn):
     fm.FeatureGram(X)
     fm.max_margin(X @ X.T + np.eye(30))
     assert not recwarn.list
-    for make in (fm.gram, fm.lazy_gram, fm.features):
-        with pytest.raises(ValueError, match="both classes"):
-            make(X, np.ones(30), intercept="free")
-        with pytest.raises(ValueError, match="both classes"):
-            make(X, intercept="free").signed(np.ones(30))
 
 
 # ======================================================================================================

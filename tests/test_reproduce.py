@@ -341,7 +341,7 @@ def test_a_cache_that_cannot_be_written_is_no_obstacle(cache, mirror, capsys):
     assert "not kept in the cache" in capsys.readouterr().err
 
 
-def test_cifar_from_a_tar_archive(tmp_path, cache, monkeypatch):
+def test_cifar_in_a_tar_archive_is_read_as_pixels(tmp_path, cache, monkeypatch):
     """Its planes of red, green and blue become pixels."""
     records = np.random.default_rng(1).integers(0, 256, (3, 3073)).astype(np.uint8)
     records[:, 0] %= 10
@@ -621,7 +621,7 @@ def test_a_curve_that_swings_is_drawn_by_its_peaks():
 # ======================================================================================================
 
 
-def test_the_exponent_and_its_interval():
+def test_the_interval_of_an_exponent_holds_it():
     rng = np.random.default_rng(0)
     x = np.geomspace(1, 1000, 40)
     assert rp.exponent(x, 3 * x**-1.5) == pytest.approx((-1.5, -1.5, -1.5), rel=1e-9)
@@ -854,7 +854,7 @@ def test_a_folder_that_cannot_be_written_is_one_sentence_before_anything_is_comp
     assert files_under(tmp_path) == ["file"]
 
 
-def test_as_a_program(tmp_path):
+def test_the_script_draws_a_figure_or_exits_with_2(tmp_path):
     result = run("apidopoulos22:fig1", "--quick", "--format", "svg", "--out", str(tmp_path / "out"))
     assert result.returncode == 0
     assert "Traceback" not in result.stderr
@@ -1049,7 +1049,6 @@ def test_the_figure_of_the_manual_is_added_in_one_place(tmp_path, monkeypatch):
     page = tmp_path / "figures" / "README.md"
     page.write_text("<!-- gallery: all -->\n<!-- end -->\n<!-- others -->\n<!-- end -->\n")
     for words in (
-        [ADDED_KEY, "--quick"],
         [ADDED_KEY, "points=50", "--quick"],
         [ADDED_KEY],
         ["report"],

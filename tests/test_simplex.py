@@ -44,7 +44,7 @@ def test_project_simplex_is_exact(n, scale):
 
 
 @pytest.mark.parametrize("n", [1000, 20000])
-def test_project_simplex_of_long_vectors(n):
+def test_project_simplex_of_long_vectors_is_that_of_sorting(n):
     for spread in (1e-6, 1e-2, 1.0, 1e3):
         v = spread * np.random.default_rng(n).normal(size=n)
         s = np.sort(v.astype(np.longdouble))[::-1]
@@ -97,7 +97,7 @@ def test_project_simplex_takes_few_rounds(base, n=400):
         ([5e-324, 0], [0.5, 0.5]),
     ],
 )
-def test_project_simplex_at_the_extremes(v, exact):
+def test_project_simplex_is_exact_at_the_extremes(v, exact):
     assert np.array_equal(fm.project_simplex(v), exact)
 
 
@@ -165,7 +165,7 @@ def call_proxes(g, mu, q):
     )
 
 
-def test_prox_maps_inside_compiled_code():
+def test_prox_maps_inside_compiled_code_have_the_values_of_python():
     for g in shapes(25, 0):
         for q in distributions(25, 1):
             uniform = fm.entropy_prox(g, 0.3)

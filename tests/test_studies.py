@@ -382,7 +382,7 @@ def test_a_first_step_changes_no_margin_by_more_than_it_may():
         assert step * most >= 0.3 * studies.PACE / studies.WARM_UP
 
 
-def test_rows_of_tokens_by_their_formula():
+def test_rows_of_tokens_are_their_formula():
     sequences = drawn(True)
     chosen = np.array([0, 4, 2, 2, 1])
     rows = studies.token_rows(sequences, chosen)
@@ -415,7 +415,7 @@ def test_patches_of_images_are_their_parts():
     np.testing.assert_allclose(np.linalg.norm(sequences.z, axis=1), 1.0)
 
 
-def test_shares_of_token_margins(quick):
+def test_no_share_of_a_token_margin_exceeds_1(quick):
     """Of the largest margin that is certified, and no more; in the norms of all optimisers."""
     table, _ = quick.table("attention")
     assert {*zip(table["optimiser"], table["own"], strict=True)} == {*studies.SELECTORS.items()}

@@ -142,7 +142,7 @@ every_case = pytest.mark.parametrize("case", CASES)
 
 
 @every_case
-def test_the_first_theorem_step_by_step(case, monkeypatch):
+def test_the_first_theorem_holds_step_by_step(case, monkeypatch):
     """(i), (ii), (b), sum r <= R, what a step does to ||Z'p||, and the bound, until a separator is found."""
     Z, result, steps = steps_of(monkeypatch, CASES[case], max_iter=60, stop="separated")
     n = len(Z)
@@ -205,7 +205,7 @@ def test_the_gradient_in_the_span_becomes_as_short_as_it_must(seed, monkeypatch)
 
 @pytest.mark.parametrize("eps", [1e-2, 1e-4, 1e-6])
 @pytest.mark.parametrize("seed", range(3))
-def test_products_to_a_certificate(eps, seed):
+def test_a_certificate_takes_no_more_products_than_proved(eps, seed):
     Z = unseparable(150, 100, seed)
     Z /= np.linalg.norm(Z, axis=1).max()
     result = fm.subspace_perceptron(fm.FeatureGram(Z), eps=eps)
@@ -214,7 +214,7 @@ def test_products_to_a_certificate(eps, seed):
 
 
 @pytest.mark.parametrize("rho", [0.3, 0.1, 0.03, 0.01, 1e-3, 1e-4])
-def test_products_to_a_separator(rho):
+def test_a_separator_takes_no_more_products_than_proved(rho):
     for Z in (falling(300, 200, rho, 0), feasible(300, 200, rho, 1)[0]):
         s = scale_of(fm.FeatureGram(Z))
         margin = fm.max_margin(fm.FeatureGram(Z)).lower / math.sqrt(s)
@@ -233,7 +233,7 @@ SEPARABLE = ["feasible", "small margin", "falling", "narrow", "chain", "few rows
 
 
 @pytest.mark.parametrize("case", [*SEPARABLE, "margin 1e-3", "unequal weights"])
-def test_the_second_theorem_phase_by_phase(case, monkeypatch):
+def test_the_second_theorem_holds_phase_by_phase(case, monkeypatch):
     """From separation to 1 %: how phases begin, what ends them, what each promises, how long it takes."""
     Z, _, steps = steps_of(
         monkeypatch, CASES[case] if case in CASES else PLANTED[case][0], max_iter=300, tol=1e-3
@@ -435,7 +435,7 @@ def test_exact_soon_after_rank_products(case, kind, tol):
 
 @every_representation
 @pytest.mark.parametrize("case", PLANTED)
-def test_statuses(case, kind):
+def test_separable_points_end_as_separated_and_others_as_infeasible(case, kind):
     """Separable sets end as separated, others as infeasible where the accuracy is within reach."""
     Z, rho = PLANTED[case]
     G = form(kind, Z)
@@ -455,7 +455,7 @@ def test_a_few_products_separate_what_takes_snkp_hundreds():
 
 @pytest.mark.parametrize("power", [-320, -100, 100, 200])
 @every_representation
-def test_any_scale(kind, power):
+def test_a_power_of_two_scales_every_bit(kind, power):
     """All arithmetic is in units of s."""
     Z = PLANTED["small margin"][0]
     plain = fm.subspace_perceptron(form(kind, Z), max_iter=12, eps=1e-9)
