@@ -11310,8 +11310,8 @@ def witnesses(G: GramLike, result: Result | ArrayLike) -> Witnesses | None:
     if strict:
         index = index[proved > 0.0]
         weights = proved[proved > 0.0]
-    # 3. Weights that prove no more than those of the result give way to them, and so do weights that rounding has left
-    #    to one class.
+    # 3. Weights of few points give way to those of the result where these prove much more, and where rounding has left
+    #    the few to one class.
     chosen = np.zeros(len(G))
     chosen[index] = weights
     if G.signs is not None:
@@ -11320,7 +11320,7 @@ def witnesses(G: GramLike, result: Result | ArrayLike) -> Witnesses | None:
     upper = certificate(G, chosen, chosen, precise=True)[1]
     if not strict:
         given = certificate(G, p, p, precise=True)[1]
-        if given < upper:
+        if given < 0.5 * upper:
             upper = given
             chosen = p
     index = np.flatnonzero(chosen)
@@ -11463,10 +11463,10 @@ def _fewest(rows, p, tolerance):
 
 
 def _exact_columns(G, index):
-    """Return integers (columns, k) such that Z'p = 0 for some p > 0 of k points if and only if they have one; or None.
+    """Return (columns, lengths): integers (columns, k) with Z'p = 0 if and only if they balance p lengths; or None.
 
-    They are the columns of Z in units of their own.  Those of "poly" are its values at the same points, since p'Kp = 0
-    if and only if K p = 0.
+    They are the columns of Z in units of their own, for rows without the lengths.  Those of "poly" are its values at
+    the same points, since p'Kp = 0 if and only if K p = 0.
     """
     of_points = _rows_of(G, index)
     K = G._source if isinstance(G, DenseGram) else G
@@ -11478,7 +11478,9 @@ def _exact_columns(G, index):
         c = K.c[index]
     else:
         return None
-    if G.signs is None:  # then a positive factor of a row changes nothing
+    lengths = np.ones(index.size)
+    if G.signs is None:  # then a weight can make up for the length of a row, which is rounded
+        lengths = np.abs(c)
         c = np.sign(c)
     columns = [
         [x * Fraction(factor) for x, factor in zip(column, c.tolist(), strict=True)]
@@ -11492,7 +11494,7 @@ def _exact_columns(G, index):
         numbers = [int(x * unit) for x in column]
         common = math.gcd(*numbers) or 1
         whole.append([x // common for x in numbers])
-    return whole
+    return whole, lengths
 
 
 def _exact_values(K, index):
@@ -11520,9 +11522,11 @@ def _proved(G, index, weights):
     The integers are those of E. Bareiss, Mathematics of Computation 22, 1968: divisions have no remainder.
     """
     k = index.size
-    columns = _exact_columns(G, index) if 0 < k <= _MOST_EXACT else None
-    if columns is None:
+    found = _exact_columns(G, index) if 0 < k <= _MOST_EXACT else None
+    if found is None:
         return None
+    columns, lengths = found
+    weights = weights * lengths
     if k * max((x.bit_length() for column in columns for x in column), default=0) > _MOST_BITS:
         return None
     N = np.array([[int(i == j) for j in range(k)] for i in range(k)], dtype=object)
@@ -11546,7 +11550,8 @@ def _proved(G, index, weights):
     if not free.size or min(x) < 0 or not any(x):
         return None
     total = sum(x)
-    return np.array([float(Fraction(weight, total)) for weight in x])
+    proved = np.array([float(Fraction(weight, total)) for weight in x]) / lengths
+    return proved / proved.sum()
 
 
 # ======================================================================================================

@@ -956,7 +956,7 @@ def test_the_elimination_is_that_of_the_true_rows():
     every = np.arange(3)
 
     def check(G, columns):
-        found = fm._exact_columns(G, every)
+        found, _ = fm._exact_columns(G, every)
         assert len(found) == len(columns)
         for ours, column in zip(found, columns, strict=True):
             unit = Fraction(ours[0]) / column[0]
@@ -1025,6 +1025,17 @@ def test_witnesses_in_every_representation():
     Z = y[:, None] * X
     rounded = fm.witnesses(Z @ Z.T, np.full(len(y), 1.0 / len(y)))
     assert not rounded.strict and rounded.upper <= 1e-6 and rounded.indices.size <= index.size + 2
+
+
+@pytest.mark.parametrize("kind", ["unit", "max", None])
+def test_weights_of_witnesses_prove_it_of_normalised_rows(kind):
+    """Of these points 3 balance each other, with weights of their own for every normalisation."""
+    rows = [[1.0, 0.0], [0.0, 3.0], [-1.0, -1.0], [5.0, -7.0]]
+    G = fm.features(rows, [1, 1, 1, -1], normalize=kind)
+    found = fm.witnesses(G, np.array([0.3, 0.2, 0.5, 0.0]))
+    assert found.strict and found.indices.tolist() == [0, 1, 2]
+    assert np.abs(found.weights @ G.coordinates(found.indices)).max() <= 1e-15
+    assert found.upper <= 1e-12
 
 
 def test_witnesses_of_pairs_of_classes_and_of_polynomials():
