@@ -902,7 +902,9 @@ def _labels(y, n, name="y", allowed=(-1, 1)):
     try:
         labels = _vector(y, name, n)
     except TypeError:
-        remedy = _sign_remedy(y, name) if is_sign else ""
+        remedy = f": np.unique({name}, return_inverse=True)[1] has their numbers"
+        if is_sign:
+            remedy = _sign_remedy(y, name)
         if not remedy:
             raise
         raise TypeError(f"{name} must hold real numbers, got dtype {known.dtype}{remedy}") from None
@@ -5408,7 +5410,7 @@ def separator_margin(
     shape = (G.n_classes, d) if isinstance(G, PairGram) else (d,)
 
     # 2. Take w apart: with a free intercept its own bias may stand behind it.
-    w = _array(w, "w", len(shape)).astype(np.float64)
+    w = _array(w, "w", np.ndim(w)).astype(np.float64)
     bias = None
     if G.signs is not None and w.shape == (d + 1,):
         bias = float(w[-1])
@@ -5432,6 +5434,8 @@ def _refuse_other_shape(G, w, shape):
     with_bias = "" if G.signs is None else f", or {(shape[0] + 1,)} with a bias,"
     has_biases = len(shape) == 2 and w.shape == (shape[0], shape[1] + 1)
     remedy = "; for a bias of each class give pair_gram features(X, intercept=1.0)" * has_biases
+    if w.shape != shape and w.size == math.prod(shape):
+        remedy = f": np.reshape(w, {shape})"
     raise ValueError(
         f"w must have shape {shape}{with_bias} and not be 0, got shape {w.shape}{remedy}"
     )
@@ -11245,10 +11249,10 @@ def witnesses(G: GramLike, result: Result | ArrayLike) -> Witnesses | None:
 
         ``strict`` says that no separator exists for the numbers that G holds, in exact arithmetic.  It can be True for
         points of the linear kernel, in `features`, `gram` and `lazy_gram`, with a free intercept or without, for pairs
-        of these, and for "poly"; and for up to 200 witnesses, or 120 whose numbers have all digits of a double.  Other
-        kernels separate all points that differ: see `contradiction`.  An array G holds rounded values, which prove
-        nothing so strict.  It is False where the proof fails, as on points that have a margin below the accuracy of
-        `max_margin`.
+        of these, and for "poly"; and for up to 200 witnesses, or about 95 whose numbers have all digits of a double.
+        Other kernels separate all points that differ: see `contradiction`.  An array G holds rounded values, which
+        prove nothing so strict.  It is False where the proof fails, as on points that have a margin below the accuracy
+        of `max_margin`.
 
     Raises
     ------

@@ -1908,12 +1908,14 @@ def section(figure, sizes, table, caption):
 
 
 def gallery(figures, page):
-    """Return small pictures in rows of three, which lead to the report, in HTML."""
+    """Return small pictures with their findings in rows of three, which lead to the report, in HTML."""
     lines = ["<table>"]
     for k, figure in enumerate(figures):
         stem = stem_of(figure.key, {})
-        table, _ = read_table(FOLDER / f"{stem}.csv")
-        name = html.escape(figure.title(table), quote=False)
+        name = figure.key  # in the report, whose headings are the findings
+        if page.parent != FOLDER:
+            table, _ = read_table(FOLDER / f"{stem}.csv")
+            name = html.escape(figure.title(table), quote=False)
         report = os.path.relpath(FOLDER / "README.md", page.parent)
         small = os.path.relpath(FOLDER / f"{stem}.png", page.parent)
         link = f'<a href="{report}#{stem}"><img src="{small}" width="240" alt="{figure.key}"></a>'
