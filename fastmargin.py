@@ -743,19 +743,6 @@ def _sparse_place(X, k):
     return _place((row, X.indices[k]))
 
 
-_OF_INNER_PRODUCTS = "linear", "poly", "rbf"  # kernels that read sparse points as they are
-
-
-def _points_of(X, name, kernel):
-    """Return points as a kernel reads them: some take sparse ones, and "precomputed" the values of any kernel."""
-    if isinstance(kernel, str) and kernel == "precomputed":
-        values = X.toarray() if _is_sparse(X) else X
-        return _array(values, name, 2)
-    X = _points(X, name)
-    takes_sparse = isinstance(kernel, str) and kernel in _OF_INNER_PRODUCTS
-    return X.toarray() if _is_sparse(X) and not takes_sparse else X
-
-
 def _squares(X):
     """Return ||x_i||^2 for dense or sparse rows, summed in float64."""
     if _is_sparse(X):
@@ -1823,8 +1810,9 @@ _EVALUATED = 1024  # rows and columns of a kernel matrix that a product evaluate
 class Kernel(NamedTuple):
     """A kernel with its parameters, as the training points determine them: the fact ``G.kernel``.
 
-    Each kernel is a subclass; `_KERNELS` has those with names.  It names its parameters in ``takes`` and has three
-    methods: `_fill` gives its values, `diagonal` gives K(x, x), and `rounding` bounds the error of a value.
+    Each kernel is a subclass; `_KERNELS` has those with names.  It names its parameters in ``takes``, says in
+    ``takes_sparse`` whether it keeps sparse points sparse, and has three methods: `_fill` gives its values, `diagonal`
+    gives K(x, x), and `rounding` bounds the error of a value.
 
     Attributes
     ----------
@@ -1851,11 +1839,18 @@ class Kernel(NamedTuple):
     function: Callable[..., Any] | None = None
 
     takes = ()
+    takes_sparse = False
 
     def __repr__(self) -> str:
-        names = [name for name in self.takes if name != "sigma2"]
+        names = [name for name in self._fields if name in self.takes]
         given = [f"{name}={getattr(self, name):.6g}" for name in names]
         return f"{self.name}({', '.join(given)})" if given else self.name
+
+    @classmethod
+    def _read(cls, X, name):
+        """Return checked points as the kernel takes them; errors call them ``name``."""
+        X = _points(X, name)
+        return X.toarray() if _is_sparse(X) and not cls.takes_sparse else X
 
     def prepare(self, X: Any) -> _Prepared:
         """Prepare checked rows X for `block`."""
@@ -1931,6 +1926,8 @@ class Kernel(NamedTuple):
 class _Linear(Kernel):
     """<x, x'>, whose error is at most e ||x|| ||x'|| with e = `_sum_error`(d + 16) for d terms."""
 
+    takes_sparse = True
+
     def _fill(self, A, B, out):
         _inner_products(A.rows, B.rows, out)
 
@@ -1945,6 +1942,7 @@ class _Polynomial(Kernel):
     """(gamma <x, x'> + coef0)^degree, by that many products less one."""
 
     takes = ("gamma", "coef0", "degree")
+    takes_sparse = True
 
     def _fill(self, A, B, out):
         _inner_products(A.rows, B.rows, out)
@@ -1973,6 +1971,7 @@ class _Gaussian(Kernel):
     """
 
     takes = ("gamma", "sigma2")
+    takes_sparse = True
 
     def prepare(self, X):
         if _is_sparse(X) and X.shape[1] <= _FEW_COORDINATES:
@@ -2055,6 +2054,10 @@ class _TangentLimit(Kernel):
 class _Given(Kernel):
     """The values K(x, x') themselves, which are rows of points."""
 
+    @classmethod
+    def _read(cls, X, name):
+        return _array(X.toarray() if _is_sparse(X) else X, name, 2)
+
     def prepare(self, X):
         return _Prepared(X, np.zeros(len(X)))
 
@@ -2115,28 +2118,37 @@ _LINEAR = _Linear("linear")
 _GIVEN = _Given("precomputed")
 
 
+def _kernel_class(kernel):
+    """Return the class of a kernel that is a name or a function."""
+    if callable(kernel):
+        return _Function
+    return _KERNELS[_choice(kernel, "kernel", tuple(_KERNELS))]
+
+
 def _kernel(kernel, X, params, is_moved=False):
     """Return the `Kernel` of a name or callable with its parameters; training points X determine gamma and the center.
 
     ``is_moved`` allows "linear" to choose another origin, which changes the values of K.
     """
-    accepted = _accepted(kernel)
-    unknown = sorted(set(params) - set(accepted))
+    kind = _kernel_class(kernel)
+    unknown = sorted(set(params) - set(kind.takes))
     if unknown:
-        takes = ", ".join((*accepted, "intercept"))
+        takes = ", ".join((*kind.takes, "intercept"))
         raise TypeError(
             f"kernel {kernel!r} takes {takes}; got {', '.join(unknown)}{_meant(unknown)}"
         )
-    if callable(kernel):
+    if kind is _Function:
         return _Function("callable", function=kernel)
-    if kernel == "precomputed" and X.shape[0] != X.shape[1]:
+    if kind is _Given and X.shape[0] != X.shape[1]:
         raise ValueError(
             f'kernel="precomputed" takes the square matrix of the training points; got shape {X.shape}'
         )
-    gamma = _gamma_of(params, X) if "gamma" in accepted else 1.0
+    gamma = 1.0
+    if "gamma" in kind.takes:
+        gamma = _gamma_of(params.get("gamma", "scale"), params.get("sigma2"), X)
     coef0 = _number(params.get("coef0", 1.0), "coef0", closed=True)
     degree = _count(params.get("degree", 3), "degree", 1)
-    return _KERNELS[kernel](kernel, gamma, coef0, degree, _center(kernel, X, is_moved))
+    return kind(kernel, gamma, coef0, degree, _center(kernel, X, is_moved))
 
 
 def _meant(unknown):
@@ -2149,13 +2161,6 @@ def _meant(unknown):
         if name in ("kernel", "normalize", "intercept", "ridge"):
             return f"; {name} belongs to G: give it to gram, features or lazy_gram"
     return ""
-
-
-def _accepted(kernel):
-    """Return the names of the parameters of a kernel."""
-    if callable(kernel):
-        return ()
-    return _KERNELS[_choice(kernel, "kernel", tuple(_KERNELS))].takes
 
 
 def _center(name, X, is_moved):
@@ -2206,18 +2211,21 @@ def _constant_feature(constant, name):
     return constant
 
 
-def _gamma_of(params, X, weights=None):
-    """Return gamma: a number, 1/(2 sigma2), 1/d for "auto", 1/(d Var X) for "scale", or 1/d if all of X is equal."""
-    if "sigma2" in params:
-        if "gamma" in params:
-            raise ValueError("give gamma or sigma2 = 1/(2 gamma), not both")
-        sigma2 = _number(params["sigma2"], "sigma2")
-        return _number(0.5 / sigma2, "gamma = 1/(2 sigma2)")
-    gamma = params.get("gamma", "scale")
+def _gamma_of(gamma, sigma2, X, weights=None):
+    """Return gamma: a number, 1/(2 sigma2), 1/d for "auto", 1/(d Var X) for "scale", or 1/d if all of X is equal.
+
+    A sigma2 other than None stands before "auto" and "scale".  ``weights`` are those of the rows of X in Var X.
+    """
     if not isinstance(gamma, str):
+        if sigma2 is not None:
+            raise ValueError("give gamma or sigma2 = 1/(2 gamma), not both")
         return _number(gamma, "gamma")
+    _choice(gamma, "gamma", ("scale", "auto"))
+    if sigma2 is not None:
+        sigma2 = _number(sigma2, "sigma2")
+        return _number(0.5 / sigma2, "gamma = 1/(2 sigma2)")
     d = X.shape[1]
-    if _choice(gamma, "gamma", ("scale", "auto")) == "auto":
+    if gamma == "auto":
         return 1.0 / d
     spread = d * _variance(X, weights)
     return 1.0 / spread if spread > 0.0 else 1.0 / d
@@ -2497,8 +2505,9 @@ def kernel_matrix(
     array([[3.],
            [2.]])
     """
-    A = _points_of(A, "A", kernel)
-    B = _points_of(B, "B", kernel)
+    kind = _kernel_class(kernel)
+    A = kind._read(A, "A")
+    B = kind._read(B, "B")
     if A.shape[1] != B.shape[1]:
         raise ValueError(f"A has {A.shape[1]} columns and B has {B.shape[1]}; they must agree")
     kernel = _kernel(kernel, A, params)
@@ -2514,7 +2523,7 @@ def kernel_matrix(
 
 def _new_points(X, kernel, d):
     """Return checked new points as a kernel reads them."""
-    X = _points_of(X, "Xnew", kernel.name)
+    X = kernel._read(X, "Xnew")
     if X.shape[1] != d:
         raise ValueError(f"Xnew has {X.shape[1]} columns, and the points of G have {d}")
     return X
@@ -4115,7 +4124,7 @@ _SparseRows.add_column = _sparse_add_column
 def _points_and_signs(X, y, kernel, intercept):
     """Return checked points as a kernel reads them, and the signs that their labels are, or None without labels."""
     _refuse_swapped(X, y)
-    X = _points_of(X, "X", kernel)
+    X = _kernel_class(kernel)._read(X, "X")
     return X, None if y is None else _signs(y, X.shape[0], _is_free(intercept))
 
 
@@ -11640,11 +11649,12 @@ def _refuse_weights(weights):
     """Refuse weights of points where rounding hides the least of them."""
     least = weights.min()
     largest = weights.max()
-    if least < _RATIOS[0] * largest:
+    floor = _RATIOS[0] * largest
+    if least < floor:
         raise ValueError(
             f"sample_weight, times class_weight, goes from {least:g} to {largest:g}, and must stay within a factor of "
-            f"{_RATIOS[1]:g}: leave lighter points out, "
-            f"np.where(sample_weight < {_RATIOS[0]:g} * np.max(sample_weight), 0.0, sample_weight)"
+            f"{_RATIOS[1]:g}: leave lighter points out, by a sample_weight of 0 where this product is below "
+            f"{_written(floor, 2, _UP)}, or give a class_weight whose values differ less"
         )
 
 
@@ -11682,7 +11692,8 @@ class MaxMarginClassifier:
         origin.  A number c adds the constant feature c to all points, as LinearSVC does: the kernel is K + c^2, and
         ||f|| includes the bias.  For several classes None stands for 1.
     C : float
-        Weight of the squared slacks; inf for the hard margin.
+        Weight of the squared slacks; inf for the hard margin.  Its scale is that of 1 / max_i G_ii, where G is K + c^2,
+        c the constant feature or 0, after it is normalised.
     class_weight : dict, "balanced" or None
         w_i is the sample_weight of the point, 1 by default, times the weight of its class.  The weight of a class is 1
         if the dict does not name it.  "balanced" is (sum of all sample weights) / (n_classes (their sum in the class)).
@@ -11710,9 +11721,11 @@ class MaxMarginClassifier:
         These points; of a precomputed kernel none, (0, 0).
     dual_coef_, intercept_ : arrays, shapes (1, k) and (1,), or for several classes (n_classes, k) and (n_classes,)
         f(x) = sum_i dual_coef_i K(x_i, x) + intercept_.  Under "unit" this is divided by sqrt(K(x, x) + c^2), except
-        for a free bias.
+        for a free bias.  dual_coef_i is result_.p_i times y_i, or for several classes the class weight T_ci of
+        `pair_gram`, over the normalisation of x_i, times one number t > 0.
     coef_ : array, shape (1, d) or (n_classes, d)
-        Of the linear kernel alone: coef_ x is the sum in f(x).
+        Of the linear kernel alone: coef_ x is the sum in f(x).  It is sum_i dual_coef_i x_i; where result_.separator is
+        not None it is this, in the units of X, and dual_coef_ only comes near it.
     kernel_ : Kernel
         The kernel with its parameters as numbers.
     n_features_in_, feature_names_in_ : int, array of str
@@ -11730,13 +11743,14 @@ class MaxMarginClassifier:
     f has the scale of a support vector machine: with a hard margin, the least y_i f(x_i) is 1.
 
     Points that cannot be separated have no hard margin.  Then a warning says what was proved, `interval_` and `result_`
-    hold it, and f is that of a soft margin, with the C that the warning names, about 1 / max_i G_ii.  This also happens
-    for C above 1e4 / max_i G_ii if rounding hides the soft margin.
+    hold it, and f is that of a soft margin, with the C that the warning names, about 1 / max_i G_ii.  Its weights stand
+    in `dual_coef_` alone.  This also happens for C above 1e4 / max_i G_ii if rounding hides the soft margin.
 
     A point of sample_weight k counts as k copies of it, also for gamma="scale", and copies count as one point with the
-    sum of their weights (proof: "Copies of a point" in figures/THEOREMS.md).  A hard margin depends on weights only
-    through which of them are 0.  Weights, times those of the classes, must be within a factor of 1e16 of each other, or
-    0, and 1/(2 C w_i) from 1e-16 to 1e16 times max_i K(x_i, x_i).
+    sum of their weights (proof: "Copies of a point" in figures/THEOREMS.md); points of a precomputed kernel or in a
+    mapped file are not compared, and each counts as one.  A hard margin depends on weights only through which of them
+    are 0.  Weights, times those of the classes, must be within a factor of 1e16 of each other, or 0, and 1/(2 C w_i)
+    from 1e-16 to 1e16 times max_i G_ii.
 
     With several classes G has n (n_classes - 1) rows, and a product costs n_classes products with the kernel matrix.
     2,000 points of 100 classes took about a second.
@@ -11875,7 +11889,7 @@ class MaxMarginClassifier:
         """Return the `_TrainingSet`, and set the attributes that describe it."""
         names = _column_names(X)
         _refuse_swapped(X, y)
-        X = _points_of(X, "X", self.kernel)
+        X = _kernel_class(self.kernel)._read(X, "X")
         n, self.n_features_in_ = X.shape
         if names is not None:
             self.feature_names_in_ = names
@@ -11911,19 +11925,6 @@ class MaxMarginClassifier:
         _refuse_weights(weights * self.class_weight_[labels])
         return _TrainingSet(X, rows, labels, weights)
 
-    def _kernel_numbers(self, data):
-        """Return the parameters of the kernel by name, with gamma as a number."""
-        accepted = _accepted(self.kernel)
-        numbers = {name: getattr(self, name, None) for name in accepted}
-        numbers = {name: number for name, number in numbers.items() if number is not None}
-        if "sigma2" in numbers and isinstance(self.gamma, str):
-            del numbers["gamma"]
-        if "gamma" in accepted:
-            # "scale" depends on the sample weights, which representations do not know.
-            numbers["gamma"] = _gamma_of(numbers, data.X, data.weights)
-            numbers.pop("sigma2", None)
-        return numbers
-
     def _intercept(self):
         """Return the option ``intercept`` of G."""
         if not self.fit_intercept:
@@ -11948,9 +11949,15 @@ class MaxMarginClassifier:
                 X = np.array(X)  # to which a column is added, or from which a point is subtracted
             G = features(X, signs, **form)
         else:
-            is_stored = self._takes("precomputed") or callable(self.kernel)
+            params = {name: getattr(self, name) for name in _kernel_class(self.kernel).takes}
+            if "gamma" in params:
+                # "scale" depends on the sample weights, which representations do not know.
+                sigma2 = params.pop("sigma2", None)
+                params["gamma"] = _gamma_of(self.gamma, sigma2, X, data.weights)
+            # On demand values of "ntk" are off by more than tol; once they are stored, they are the kernel.
+            is_stored = callable(self.kernel) or self.kernel in ("precomputed", "ntk")
             make = gram if is_stored or X.shape[0] <= _STORED_POINTS else lazy_gram
-            G = make(X, signs, kernel=self.kernel, **form, **self._kernel_numbers(data))
+            G = make(X, signs, kernel=self.kernel, **form, **params)
         return G if n_classes == 2 else pair_gram(G, data.labels, n_classes)
 
     def _solve(self, hard, data):
@@ -11960,46 +11967,61 @@ class MaxMarginClassifier:
         """
         C = _number(self.C, "C", infinite=True)
         weights = data.weights * self.class_weight_[data.labels]
-        ridge = np.repeat(0.5 / weights, self.classes_.size - 1)
+        ridge = np.repeat(0.5 / weights, self.classes_.size - 1)  # times C
         G = hard
         if C < math.inf:
             self._refuse_C(ridge, hard.scale)
             G = hard.with_ridge(ridge / C)
         # 1. Find the margin.
         result = max_margin(G, tol=self.tol)
+        has_no_margin = result.lower <= 0.0 and result.status in ("infeasible", "rounding")
+        pair = contradiction(data.X, data.labels) if has_no_margin else None
         self.result_ = result
         self.n_iter_ = result.n_iter
         self.interval_ = (result.lower, result.upper)
-        self.status_ = result.status
-        if result.status == "infeasible" and C < math.inf:
-            self.status_ = "rounding"  # a soft margin is never 0, but rounding may hide it
+        self.status_ = self._status(result.status, pair)
         # 2. Without a margin, fall back on a soft one.
         usual = 1.0 / (hard.scale * weights.mean())
         soft_C = float(f"{usual if C == math.inf else _SOFT * usual:.0e}")
-        is_hidden = result.lower <= 0.0 and result.status in ("infeasible", "rounding")
-        if is_hidden and C > soft_C:
-            pair = contradiction(data.X, data.labels)
-            if pair is not None and C == math.inf and not self._takes("precomputed"):
-                self.status_ = "infeasible"  # which equal points prove, whatever rounding hides
+        if has_no_margin and C > soft_C:
             _warn(self._advice_without_margin(data, soft_C, pair))
-            soft = hard.with_ridge(ridge / soft_C)
-            result = max_margin(soft, tol=self.tol)
-            lower = certificate(G, result.alpha, self.result_.p)[0]
-            self.interval_ = (lower, self.result_.upper)
-            G = soft
-        elif self.status_ in ("max_iter", "rounding", "infeasible"):
+            G, result = self._fall_back(G, hard.with_ridge(ridge / soft_C))
+        elif self.status_ != "certified":
             _warn(self._advice_on_interval(), _known_as("ConvergenceWarning", UserWarning))
         self.margin_ = self.interval_[0]
         return G, result
 
+    def _status(self, status, pair):
+        """Return how the search ended, by the status of its `Result` and a pair of points that contradict each other.
+
+        A soft margin is never 0, but rounding may hide it.  Equal points prove that there is no hard one, whatever
+        rounding hides, unless they are rows of a precomputed kernel.
+        """
+        if status not in ("infeasible", "rounding"):
+            return status
+        is_proved = status == "infeasible" or (pair is not None and not self._takes("precomputed"))
+        return "infeasible" if is_proved and self.C == math.inf else "rounding"
+
+    def _fall_back(self, G, soft):
+        """Return the G of a soft margin and its `Result`, of which f is made where G has no margin.
+
+        The lower bound is that of this f in G; the upper one stays.
+        """
+        result = max_margin(soft, tol=self.tol)
+        lower = certificate(G, result.alpha, self.result_.p)[0]
+        self.interval_ = (lower, self.result_.upper)
+        return soft, result
+
     def _refuse_C(self, ridge, scale):
         """Refuse a C whose slacks weigh less than rounding, or where rounding hides the points."""
-        least = ridge.max() / (_RATIOS[1] * scale)
-        largest = ridge.min() / (_RATIOS[0] * scale)
+        low, high = (limit * scale for limit in _RATIOS)
+        # The next numbers inwards: so ridge / C is in range, too, whichever way it is rounded.
+        least = math.nextafter(ridge.max() / high, math.inf)
+        largest = math.nextafter(ridge.min() / low, 0.0)
         if not least <= self.C <= largest:
             raise ValueError(
-                f"C={self.C:g} must be from {least:.1g} to {largest:.1g}, as max_i K(x_i, x_i) is {scale:g}: rescale "
-                "the points, or give C=inf, the hard margin"
+                f"C={self.C:g} must be from {_written(least, 2, _UP)} to {_written(largest, 2, _DOWN)}, as max_i G_ii "
+                f"is {scale:g}: bring the columns to one scale, as by StandardScaler(), or give C=inf, the hard margin"
             )
 
     def _advice_without_margin(self, data, C, pair):
@@ -12042,49 +12064,49 @@ class MaxMarginClassifier:
         X = data.X
         n_classes = self.classes_.size
         constant = _constant(G.intercept)
-        # 1. The scale of f
-        multiple = self._multiple(G, result)
-        weights = multiple * result.p
         self.kernel_ = G.kernel
-        self._bias = multiple * result.bias
-        # 2. The coefficients of points
+        # 1. What scores new points.  Sums over points may cancel so far that rounding of their terms would hide a small
+        # margin: so the sums are multiplied, and not the weights.
+        multiple = self._multiple(G, result)
+        if result.separator is None:
+            scores = G._scores(result.p[None])
+            scale = multiple
+        else:
+            scores = G._scores_of(result.separator.ravel()[None])
+            scale = 1.0
+        self._scores = scores._replace(common=scale * scores.common)
+        self._bias = scale * result.bias
+        # 2. The coefficients of points, and of columns
         if self._takes("linear"):
-            # Sums over the coefficients of points may cancel so far that rounding hides a small margin.
-            separators = multiple * G._separators(result.p[None])
-            if result.separator is not None:
-                separators = result.separator.ravel()[None]
-                self._bias = result.bias
-            self._scores = G._scores_of(separators)
             if n_classes == 2:
-                table = (weights * (2.0 * data.labels - 1.0))[None]
+                table = (result.p * (2.0 * data.labels - 1.0))[None]
             else:
-                table = G._class_weights(weights)[0]
+                table = G._class_weights(result.p)[0]
             support = np.flatnonzero(table.any(axis=0))
-            coefficients = self._scores.common * table[:, support]
+            coefficients = scores.common * table[:, support]
             if self.normalize == "unit":
                 coefficients /= np.sqrt(_squares(X[support]) + constant**2)
+            d = X.shape[1]
+            W = self._scores.common * self._scores.separators
+            self.coef_ = W[:, :d].copy()
+            moved = [sum(_at_origin(G, w)[:2]) for w in self.coef_]
+            of_constant = constant * W[:, d:].sum(axis=1) - np.array(moved)
         else:
-            self._scores = G._scores(weights[None])
-            support = self._scores.places
-            coefficients = self._scores.coefficients
+            support = scores.places
+            coefficients = scores.coefficients
+            of_constant = constant**2 * self._scores.common * coefficients.sum(axis=1)
             if self._takes("precomputed"):
                 # New rows have K(x, x_i) for the points that were left out, too.
                 self._scores = self._scores._replace(
                     places=data.rows[support], d=self.n_features_in_
                 )
+        self.dual_coef_ = multiple * scores.common * coefficients
+        self.intercept_ = of_constant + self._bias
+        # 3. The points of the support
         self.support_ = data.rows[support]
         self.n_support_ = np.bincount(data.labels[support], minlength=n_classes)
-        self.dual_coef_ = self._scores.common * coefficients
         vectors = X[:0, :0] if self._takes("precomputed") else X[support]
         self.support_vectors_ = vectors if _is_sparse(X) else np.array(vectors, dtype=np.float64)
-        # 3. The intercept, and the coefficients of columns
-        self.intercept_ = constant**2 * self.dual_coef_.sum(axis=1) + self._bias
-        if self._takes("linear"):
-            d = X.shape[1]
-            W = self._scores.common * self._scores.separators
-            self.coef_ = W[:, :d].copy()
-            moved = [sum(_at_origin(G, w)[:2]) for w in self.coef_]
-            self.intercept_ = constant * W[:, d:].sum(axis=1) + self._bias - np.array(moved)
 
     def _multiple(self, G, result):
         """Return t for f of the weights t p: the least margin is 1 then, or with slacks the objective is least.
@@ -12135,7 +12157,7 @@ class MaxMarginClassifier:
             raise ValueError(
                 "X has other columns than in fit, or in another order: give X[list(model.feature_names_in_)]"
             )
-        X = _points_of(X, "X", self.kernel)
+        X = self.kernel_._read(X, "X")
         if X.shape[1] != self.n_features_in_:
             values = ""
             if self._takes("precomputed"):

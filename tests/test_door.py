@@ -365,8 +365,8 @@ RATIOS = {  # a ridge, a weight or a C beside which rounding hides the rest
     "one of many": (lambda: ridged([0.0, 1e-20]), ["ridge", "row 1", "1e-20"]),
     "with_ridge": (lambda: fm.DenseGram(np.eye(2)).with_ridge(1e-20), ["ridge", "1e-20"]),
     "pairs": (lambda: fm.pair_gram(np.eye(2), [0, 1], 2, ridge=1e30), ["ridge", "1e+30"]),
-    "large C": (lambda: fit(C=1e16), ["C=1e+16", "to 1e+15", "C=inf"]),
-    "small C": (lambda: fit(C=1e-20), ["C=1e-20", "from 1e-17"]),
+    "large C": (lambda: fit(C=1e16), ["C=1e+16", "to 1.2e+15,", "C=inf"]),
+    "small C": (lambda: fit(C=1e-20), ["C=1e-20", "from 1.3e-17 "]),
     "weights": (lambda: fit([1.0, 1e-17]), ["sample_weight", "1e-17", "leave lighter points out"]),
     "hard weights": (lambda: fit([1e20, 1.0], C=np.inf), ["sample_weight", "1e+20"]),
     "class_weight": (lambda: fit(class_weight={0: 1e-9, 1: 1e9}), ["class_weight", "1e-09"]),
@@ -386,6 +386,35 @@ def fit(weights=None, C=1.0, **options):
 def test_ratios_that_rounding_hides_are_refused(case):
     call, words = RATIOS[case]
     check_raises(call, ValueError, words)
+
+
+@pytest.mark.filterwarnings("ignore:no margin", "ignore:the margin is known")
+@pytest.mark.parametrize("weights", [None, [1.0, 3e-7]])
+def test_bounds_that_an_error_names_are_taken(weights):
+    """Those of C as printed, also where G_ii makes them round numbers; what is left out by the floor of weights."""
+    for size in (1.0, 2.0, 0.1, 3.0, 7.7e10, *np.random.default_rng(0).uniform(0.1, 10.0, 20)):
+        points = np.sqrt(size) * np.eye(2)
+        model = fm.MaxMarginClassifier("linear", C=1e40, fit_intercept=False)
+        with pytest.raises(ValueError) as caught:
+            model.fit(points, [0, 1], weights)
+        named = re.search(r"from (\S+) to (\S+), as max_i G_ii", str(caught.value)).groups()
+        for bound, beyond in zip(map(float, named), (0.9, 1.1), strict=True):
+            model.set_params(C=bound).fit(points, [0, 1], weights)
+            with pytest.raises(ValueError, match=r"\bC=.* must be"):
+                model.set_params(C=beyond * bound).fit(points, [0, 1], weights)
+
+
+def test_weights_above_the_floor_that_an_error_names_are_taken():
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 40)
+    weights = 10.0 ** rng.uniform(-20.0, 0.0, 40)
+    model = fm.MaxMarginClassifier(C=1.0, class_weight={0: 1e3, 1: 1e-2})
+    with pytest.raises(ValueError) as caught:
+        model.fit(rng.normal(size=(40, 2)), y, weights)
+    floor = float(re.search(r"below ([^ ,]+),", str(caught.value))[1])
+    is_kept = weights * np.where(y, 1e-2, 1e3) >= floor
+    assert 2 < np.count_nonzero(is_kept) < 40
+    model.fit(rng.normal(size=(40, 2)), y, np.where(is_kept, weights, 0.0))
 
 
 def test_ratios_that_rounding_leaves_are_taken():

@@ -292,7 +292,7 @@ def exact_kernel(kernel, X):
 def test_entries_are_within_their_stated_rounding(kernel, d, origin):
     """Of every kernel, at points where digits cancel, and for a very small and a very large gamma."""
     X = adversarial(d) + origin
-    for gamma in ("scale", 1e-8, 1e8) if "gamma" in fm._accepted(kernel) else (None,):
+    for gamma in ("scale", 1e-8, 1e8) if "gamma" in fm._KERNELS[kernel].takes else (None,):
         params = {} if gamma is None else {"gamma": gamma}
         G = fm.lazy_gram(X, kernel=kernel, normalize=None, **params)
         precise = exact_kernel(G.kernel, X)
