@@ -144,6 +144,15 @@ def test_damaged_sparse_rows_are_refused(name, field, words):
     check_raises(lambda: fm.SparseGram(**arrays, dimension=2), ValueError, words)
 
 
+@pytest.mark.parametrize("dimension", [2**32, 2**32 + 1, 2**33])
+def test_columns_beyond_32_bits_are_kept(dimension):
+    """As hashed words have them."""
+    columns = np.array([0, dimension - 1])
+    G = fm.SparseGram(np.ones(2), columns, np.array([0, 1, 2]), dimension)
+    assert np.array_equal(G.columns, columns)
+    assert np.array_equal(G.restrict([1]).columns, columns[1:])
+
+
 # ======================================================================================================
 # IN A FILE
 # ======================================================================================================

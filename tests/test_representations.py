@@ -808,6 +808,24 @@ def test_pairs_score_each_class(name, normalize, c):
         np.testing.assert_allclose(G.decision_function(alpha[1], new), found[1], **close)
 
 
+@pytest.mark.parametrize("pairs", [False, True])
+def test_scores_keep_their_digits_where_weights_cancel(pairs):
+    """Two copies of a point with opposite weights, however large, change no score."""
+    points = np.vstack((X[:1], X))
+    if pairs:
+        G = fm.pair_gram(fm.features(points), np.append(CLASSES[0], CLASSES), 3)
+    else:
+        G = fm.features(points, np.append(Y[0], Y))
+    each = len(G) // len(points)  # the weights of a point
+    alpha = RNG.random(len(G))
+    alpha[:each] = 0.0
+    alpha[each : 2 * each] = 0.0
+    scores = G.decision_function(alpha, NEW)
+    alpha[:each] = 1e17
+    alpha[each : 2 * each] = -1e17
+    np.testing.assert_allclose(G.decision_function(alpha, NEW), scores, rtol=0, atol=1e-12)
+
+
 @pytest.mark.parametrize("far", [0.0, 1e6])
 def test_the_bias_belongs_to_the_points_as_they_are_given(far):
     """f(x) = <w, x> + f(0), wherever the origin of the rows is; and both classes have the same least margin."""
