@@ -187,6 +187,17 @@ def test_a_ridge_adds_to_that_of_g():
     assert G.scale < once.scale < twice.scale
 
 
+@KINDS
+def test_a_ridge_adds_to_the_rounding(kind):
+    """Its products take what those of G take, and more."""
+    G = random_gram(kind, 17)[0]
+    ridged = G.with_ridge(0.5)
+    before = np.array(G.rounding()) * (1 - 1e-9)
+    share = G.scale / ridged.scale
+    assert np.all(np.array(ridged.rounding().scaled(1.0 / share)) >= before)
+    assert ridged.rounding().margins > share * G.rounding().margins
+
+
 def wholes():
     """(name, representation, G) of all that have blocks or columns of their own."""
     X, y = two_classes(37, 5, seed=2)
