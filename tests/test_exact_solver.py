@@ -811,6 +811,20 @@ def test_weights_beyond_single_precision_are_given_back():
     assert np.array_equal(weights, alpha) and steps == 100
 
 
+@pytest.mark.parametrize("target", [0.3, 1e-1, 1e-3])
+def test_pair_steps_end_by_the_gap_of_the_weights(target):
+    """Of x / lengths, for points of unlike lengths."""
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(60, 70))
+    Z /= np.linalg.norm(Z, axis=1)[:, None]
+    H = (Z @ Z.T).astype(np.float32)
+    lengths = rng.permutation(np.geomspace(0.1, 1.0, 60))
+    x, moves = np.zeros((2, 60), dtype=np.float32)
+    g = (-1.0 / lengths).astype(np.float32)
+    assert 0 < fm._pair_steps(H, x, g, moves, lengths, target, 5000) < 5000
+    assert relative_gap(lengths[:, None] * Z, x / lengths) <= target + 1e-5
+
+
 @pytest.mark.parametrize("intercept", [0.0, "free"])
 def test_the_worst_violators_join_a_working_set(intercept, monkeypatch):
     """Those of least margin below the bound, in order, and their entries of H are put beside the old ones."""
