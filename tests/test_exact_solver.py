@@ -1134,6 +1134,23 @@ def test_low_rank_starts_at_the_minimum_over_its_features():
     assert fm._objective(m, norm2, ridge) <= fm._objective(F @ w, w @ w, ridge) * (1 + 1e-3)
 
 
+def test_steps_of_low_rank_go_on_from_good_weights():
+    """They read less than half as much as from one point, also where the scale is not 1."""
+    X, y = noisy(150)
+    G = fm.lazy_gram(X, y, gamma=0.2, ridge=1.0)
+    alpha = np.eye(1, 150)[0]
+    read = []
+    for _ in range(2):
+        problem = fm._Problem(G, G.scale)
+        m = np.empty(150)
+        problem.refresh(alpha, m)
+        fm._rescale(alpha, m)
+        problem.reads[0] = 0.0
+        fm._by_low_rank(problem, fm._limits(G, G.scale, 1e-9), alpha, m)
+        read.append(problem.reads[0])
+    assert 0.0 < 2.0 * read[1] < read[0]
+
+
 @pytest.mark.parametrize(
     "options",
     [
