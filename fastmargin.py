@@ -9071,7 +9071,8 @@ def steepest_descent(
 #         256 points, and DESCENT where it can be.  Else PAIRS do where every point has a ridge, or entries are stored
 #         and no intercept is free, and FACES elsewhere.  A support to begin with goes to FACES, one of more than 512
 #         points to PAIRS.
-#     (2) DESCENT goes on while it is fast, and NEWTON while it halves the gap.  FACES go on, but those that began with
+#     (2) DESCENT goes on while it is fast, but over pairs whose entries it reads FACES follow if these can hold the
+#         support.  NEWTON goes on while it halves the gap.  FACES go on, but those that began with
 #         at most 256 points end beyond that number, where pair steps are faster.
 #     (3) PAIRS follow.  But NEWTON follows DESCENT in coordinates, FACES follow NEWTON if these can hold the support,
 #         and PAIRS follow themselves where they have halved the gap and a free intercept may find a better origin.
@@ -10732,7 +10733,8 @@ def _by_pairs(problem, limits, alpha, m, gap):
             return "large"
         # 1. Solve on the working set, and bring all margins up to date.
         size = points.size
-        most = _STEPS_PER_POINT * size
+        # A factor for faces takes as much as size / 3 sweeps.
+        most = max(_STEPS_PER_POINT, size // 64) * size
         aim = max(inner_tol, _LEFT * gap)
         weights, steps = _solve_by_pairs(
             H, problem.lengths[points], alpha[points], m[points], aim, most
@@ -10892,7 +10894,7 @@ def _next_method(limits, method, end, support, is_halved, is_free):
     """
     if method == _DESCENT:
         if end == "long":
-            return _DESCENT
+            return _FACES if limits.by_points and support <= limits.largest_face else _DESCENT
         return _NEWTON if limits.in_coordinates else _PAIRS
     if method == _FACES:
         return _PAIRS if end == "large" or support > 2 * _LARGEST_FACE else _FACES

@@ -1148,3 +1148,15 @@ def test_a_matrix_that_is_not_positive_semi_definite_is_refused_as_before():
     signed = matrix * np.outer(np.sign(v), np.sign(v))
     with pytest.raises(ValueError, match="not positive semi-definite"):
         fm.certificate(signed, p, p)
+
+
+def test_a_function_that_is_no_kernel_is_refused():
+    """Its values are taken as they are: no rounding explains a square below 0.  Every 2x2 minor is positive."""
+
+    def function(A, B):
+        return np.where(A == B.T, 1.0, -0.9 * np.sign(A * B.T))
+
+    G = fm.gram([[1.0], [2.0], [-3.0]], [1, 1, -1], kernel=function)
+    p = np.full(3, 1 / 3)
+    with pytest.raises(ValueError, match="not positive semi-definite"):
+        fm.certificate(G, p, p)

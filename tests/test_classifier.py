@@ -391,6 +391,14 @@ def bounds(text):
     return [float(x) for x in re.findall(r"(?<![\w.=-])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?(?!\w)", text)]
 
 
+def test_the_tangent_kernel_is_certified_for_many_points(monkeypatch):
+    """Values on demand are off by 1e-7, and so are stored."""
+    monkeypatch.setattr(fm, "_STORED_POINTS", 20)
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    model = fm.MaxMarginClassifier("ntk").fit(X, X[:, 0] * X[:, 1] > 0.0)
+    assert model.status_ == "certified"
+
+
 def test_points_of_a_witness_keep_their_numbers():
     """And the soft margin that stands in is one of these weights."""
     X = np.array([[0.0], [5.0], [6.0], [1.0], [9.0], [1.0]])

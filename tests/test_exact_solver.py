@@ -799,6 +799,20 @@ def test_weights_beyond_single_precision_are_given_back():
     assert np.array_equal(weights, alpha) and steps == 100
 
 
+@pytest.mark.parametrize("target", [0.3, 1e-1, 1e-3])
+def test_pair_steps_end_by_the_gap_of_the_weights(target):
+    """Of x / lengths, for points of unlike lengths."""
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(60, 70))
+    Z /= np.linalg.norm(Z, axis=1)[:, None]
+    H = (Z @ Z.T).astype(np.float32)
+    lengths = rng.permutation(np.geomspace(0.1, 1.0, 60))
+    x, moves = np.zeros((2, 60), dtype=np.float32)
+    g = (-1.0 / lengths).astype(np.float32)
+    assert 0 < fm._pair_steps(H, x, g, moves, lengths, target, 5000) < 5000
+    assert relative_gap(lengths[:, None] * Z, x / lengths) <= target + 1e-5
+
+
 @pytest.mark.parametrize("intercept", [0.0, "free"])
 def test_the_worst_violators_join_a_working_set(intercept, monkeypatch):
     """Those of least margin below the bound, in order, and their entries of H are put beside the old ones."""
@@ -1106,6 +1120,23 @@ def test_low_rank_starts_at_the_minimum_over_its_features():
     w, _, _ = fm._newton_in_coordinates(F, ridge, np.ones(7), np.zeros(7))
     np.testing.assert_allclose(m, F @ w, atol=0.05)
     assert fm._objective(m, norm2, ridge) <= fm._objective(F @ w, w @ w, ridge) * (1 + 1e-3)
+
+
+def test_steps_of_low_rank_go_on_from_good_weights():
+    """They read less than half as much as from one point, also where the scale is not 1."""
+    X, y = noisy(150)
+    G = fm.lazy_gram(X, y, gamma=0.2, ridge=1.0)
+    alpha = np.eye(1, 150)[0]
+    read = []
+    for _ in range(2):
+        problem = fm._Problem(G, G.scale)
+        m = np.empty(150)
+        problem.refresh(alpha, m)
+        fm._rescale(alpha, m)
+        problem.reads[0] = 0.0
+        fm._by_low_rank(problem, fm._limits(G, G.scale, 1e-9), alpha, m)
+        read.append(problem.reads[0])
+    assert 0.0 < 2.0 * read[1] < read[0]
 
 
 @pytest.mark.parametrize(

@@ -126,6 +126,15 @@ def test_features_of_a_sparse_matrix(dtype, intercept):
         np.testing.assert_allclose(G.dense(), want.dense(), rtol=0, atol=1e-14)
 
 
+@pytest.mark.parametrize("dimension", [2**32, 2**32 + 1, 2**33])
+def test_columns_beyond_32_bits_are_kept(dimension):
+    """As hashed words have them."""
+    columns = np.array([0, dimension - 1])
+    G = fm.SparseGram(np.ones(2), columns, np.array([0, 1, 2]), dimension)
+    assert np.array_equal(G.columns, columns)
+    assert np.array_equal(G.restrict([1]).columns, columns[1:])
+
+
 # ======================================================================================================
 # IN A FILE
 # ======================================================================================================

@@ -186,6 +186,17 @@ def test_a_ridge_adds_to_that_of_g():
     assert G.scale < once.scale < twice.scale
 
 
+@KINDS
+def test_a_ridge_adds_to_the_rounding(kind):
+    """Its products take what those of G take, and more."""
+    G = random_gram(kind, 17)[0]
+    ridged = G.with_ridge(0.5)
+    before = np.array(G.rounding()) * (1 - 1e-9)
+    share = G.scale / ridged.scale
+    assert np.all(np.array(ridged.rounding().scaled(1.0 / share)) >= before)
+    assert ridged.rounding().margins > share * G.rounding().margins
+
+
 def wholes():
     """(name, representation, G) of all that have blocks or columns of their own."""
     X, y = two_classes(37, 5, seed=2)
@@ -760,6 +771,24 @@ def test_pairs_score_each_class(name, normalize, c):
         close = {"rtol": 0.0, "atol": 1e-11 * np.abs(scores).max()}
         np.testing.assert_allclose(found, scores, **close)
         np.testing.assert_allclose(G.decision_function(alpha[1], new), found[1], **close)
+
+
+@pytest.mark.parametrize("pairs", [False, True])
+def test_scores_keep_their_digits_where_weights_cancel(pairs):
+    """Two copies of a point with opposite weights, however large, change no score."""
+    points = np.vstack((X[:1], X))
+    if pairs:
+        G = fm.pair_gram(fm.features(points), np.append(CLASSES[0], CLASSES), 3)
+    else:
+        G = fm.features(points, np.append(Y[0], Y))
+    each = len(G) // len(points)  # the weights of a point
+    alpha = RNG.random(len(G))
+    alpha[:each] = 0.0
+    alpha[each : 2 * each] = 0.0
+    scores = G.decision_function(alpha, NEW)
+    alpha[:each] = 1e17
+    alpha[each : 2 * each] = -1e17
+    np.testing.assert_allclose(G.decision_function(alpha, NEW), scores, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("far", [0.0, 1e6])
