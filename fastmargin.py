@@ -9072,8 +9072,8 @@ def steepest_descent(
 #         and no intercept is free, and FACES elsewhere.  A support to begin with goes to FACES, one of more than 512
 #         points to PAIRS.
 #     (2) DESCENT goes on while it is fast, but over pairs whose entries it reads FACES follow if these can hold the
-#         support.  NEWTON goes on while it halves the gap.  FACES go on, but those that began with
-#         at most 256 points end beyond that number, where pair steps are faster.
+#         support.  NEWTON goes on while it halves the gap.  FACES go on, but those that began with at most 256 points
+#         end beyond that number, where pair steps are faster.
 #     (3) PAIRS follow.  But NEWTON follows DESCENT in coordinates, FACES follow NEWTON if these can hold the support,
 #         and PAIRS follow themselves where they have halved the gap and a free intercept may find a better origin.
 #     (4) Where PAIRS are slow, or the support is too large for faces, NEWTON follows if there is a ridge.  Else FACES
@@ -10734,7 +10734,7 @@ def _by_pairs(problem, limits, alpha, m, gap):
         # 1. Solve on the working set, and bring all margins up to date.
         size = points.size
         # A factor for faces takes as much as size / 3 sweeps.
-        most = max(_STEPS_PER_POINT, size // 64) * size
+        most = max(_STEPS_PER_POINT, size // 128) * size
         aim = max(inner_tol, _LEFT * gap)
         weights, steps = _solve_by_pairs(
             H, problem.lengths[points], alpha[points], m[points], aim, most
