@@ -2436,17 +2436,13 @@ def _mirror(start, stop, out):
         np.copyto(tile, tile.T, where=_ABOVE_DIAGONAL[: last - first, : last - first])
 
 
-def _normalizers(diagonal, normalize, name="X", reference=None):
-    """Return c such that c_i c_j K_ij is normalised, from K_ii; errors call the points ``name``.
-
-    "max" divides new points by the largest entry of ``reference``, the diagonal of the training points.
-    """
+def _normalizers(diagonal, normalize, name="X"):
+    """Return c such that c_i c_j K_ij is normalised, from K_ii; errors call the points ``name``."""
     _choice(normalize, "normalize", ("unit", "max", None))
-    largest = (diagonal if reference is None else reference).max()
+    largest = diagonal.max()
     low, high = _ENTRIES
-    if not diagonal.max() <= high or not (
-        largest >= low or (largest == 0.0 and normalize != "max")
-    ):
+    is_zero = largest == 0.0 and normalize != "max"
+    if not (low <= largest <= high or is_zero):
         row = diagonal.argmax()
         raise ValueError(
             f"the largest K(x, x) is {diagonal[row]:g}, of row {row} of {name}, and must be from {low:g} to {high:g}: "
