@@ -2444,7 +2444,8 @@ def _normalizers(diagonal, normalize, name="X"):
     _choice(normalize, "normalize", ("unit", "max", None))
     largest = diagonal.max()
     low, high = _ENTRIES
-    if not (low <= largest <= high or (largest == 0.0 and normalize != "max")):
+    is_zero = largest == 0.0 and normalize != "max"
+    if not (low <= largest <= high or is_zero):
         row = diagonal.argmax()
         raise ValueError(
             f"the largest K(x, x) is {diagonal[row]:g}, of row {row} of {name}, and must be from {low:g} to {high:g}: "

@@ -528,6 +528,7 @@ def test_a_weight_too_large_for_rounding_is_said_to_be_so(C):
     assert np.array_equal(X[one], X[other]) and y[one] != y[other]
     assert np.array_equal(chosen.predict(X), smaller.predict(X))
     assert chosen.interval_[0] <= 0.0 < chosen.interval_[1]
+    assert chosen.status_ == "rounding"  # a soft margin is positive for all data
 
 
 def test_many_points_are_counted():

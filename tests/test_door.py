@@ -392,22 +392,25 @@ def test_ratios_that_rounding_hides_are_refused(case):
 @pytest.mark.parametrize("weights", [None, [1.0, 3e-7]])
 def test_bounds_that_an_error_names_are_taken(weights):
     """Those of C as printed, also where G_ii makes them round numbers; what is left out by the floor of weights."""
-    for size in (1.0, 2.0, 0.1, 3.0, 7.7e10, *np.random.default_rng(0).uniform(0.1, 10.0, 20)):
-        points = np.sqrt(size) * np.eye(2)
-        model = fm.MaxMarginClassifier("linear", C=1e40, fit_intercept=False)
+    # With the first two, 1/(2 C) at the bound is rounded out of its range.
+    for size in (5e4, 4.166666666666667, *np.random.default_rng(0).uniform(0.1, 10.0, 20)):
+        K = size * np.eye(2)
+        model = fm.MaxMarginClassifier("precomputed", C=1e40, fit_intercept=False)
         with pytest.raises(ValueError) as caught:
-            model.fit(points, [0, 1], weights)
+            model.fit(K, [0, 1], weights)
         named = re.search(r"from (\S+) to (\S+), as max_i G_ii", str(caught.value)).groups()
-        for bound, beyond in zip(map(float, named), (0.9, 1.1), strict=True):
-            model.set_params(C=bound).fit(points, [0, 1], weights)
+        for bound, beyond in zip(map(float, named), (0.8, 1.25), strict=True):
+            model.set_params(C=bound).fit(K, [0, 1], weights)
             with pytest.raises(ValueError, match=r"\bC=.* must be"):
-                model.set_params(C=beyond * bound).fit(points, [0, 1], weights)
+                model.set_params(C=beyond * bound).fit(K, [0, 1], weights)
 
 
 def test_weights_above_the_floor_that_an_error_names_are_taken():
     rng = np.random.default_rng(0)
     y = rng.integers(0, 2, 40)
     weights = 10.0 ** rng.uniform(-20.0, 0.0, 40)
+    y[:2] = 0
+    weights[:2] = 1.4, 1.2e-16  # the floor is 1.4e-13
     model = fm.MaxMarginClassifier(C=1.0, class_weight={0: 1e3, 1: 1e-2})
     with pytest.raises(ValueError) as caught:
         model.fit(rng.normal(size=(40, 2)), y, weights)

@@ -153,16 +153,18 @@ def test_products_on_demand_are_those_of_the_matrix(options, n, d, share):
     np.testing.assert_allclose(M, wanted, rtol=0, atol=1e-13 * np.abs(W).sum(axis=1).max())
 
 
-def test_rbf_loses_no_digits_far_from_the_origin():
+@pytest.mark.parametrize("d", [4, 40])  # by differences, and by inner products
+def test_rbf_loses_no_digits_far_from_the_origin(d):
     # ||x||^2 is 1e16 times the distances: without centring, every digit would cancel.
-    X = np.random.default_rng(0).integers(-8, 8, (50, 4)) / 8.0
-    far = X + np.array([1e8, -1e8, 1e7, 0.0])  # these sums are exact
-    exact = np.exp(-0.5 * naive.squared_distances(X, X))
-    K = fm.gram(far, kernel="rbf", gamma=0.5)
-    for got in (K, fm.kernel_matrix(far, far, kernel="rbf", gamma=0.5)):
-        np.testing.assert_allclose(got, exact, rtol=1e-14)
+    X = np.random.default_rng(0).integers(-8, 8, (50, d)) / 8.0
+    far = X + np.tile([1e8, -1e8, 1e7, 0.0], d // 4)  # these sums are exact
+    exact = np.exp(-2.0 / d * naive.squared_distances(X, X))
+    K = fm.gram(far, kernel="rbf", gamma=2.0 / d)
+    rtol = 1e-14 if d <= fm._FEW_COORDINATES else 2e-13
+    for got in (K, fm.kernel_matrix(far, far, kernel="rbf", gamma=2.0 / d)):
+        np.testing.assert_allclose(got, exact, rtol=rtol)
     f = K.decision_function(np.ones(50), far)
-    np.testing.assert_allclose(f, exact.sum(axis=1), rtol=1e-14)
+    np.testing.assert_allclose(f, exact.sum(axis=1), rtol=rtol)
 
 
 @pytest.mark.parametrize("kernel", ["rbf", "laplacian", "poly"])
@@ -175,6 +177,21 @@ def test_gamma_auto_is_one_over_the_dimension(kernel):
         fm.MaxMarginClassifier(kernel, gamma=gamma, C=1.0).fit(X, y) for gamma in ("auto", 0.2)
     )
     assert np.array_equal(ours.dual_coef_, same.dual_coef_)
+
+
+@pytest.mark.parametrize("kernel", ["linear", "poly", "rbf"])
+@pytest.mark.parametrize("share", [0.01, 0.3])
+def test_sparse_points_have_the_kernel_of_dense_ones(kernel, share):
+    """Of few entries, and of many, in more rows than are read at a time."""
+    sparse = pytest.importorskip("scipy.sparse")
+    rng = np.random.default_rng(0)
+    A, B = (rng.normal(size=(n, 500)) * (rng.random((n, 500)) < share) for n in (3, 2500))
+    found = fm.kernel_matrix(sparse.csr_array(A), sparse.csr_array(B), kernel=kernel)
+    wanted = fm.kernel_matrix(A, B, kernel=kernel)
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-12 * np.abs(wanted).max())
+    back = fm.kernel_matrix(sparse.csr_array(B), sparse.csr_array(A), kernel=kernel)
+    wanted = fm.kernel_matrix(B, A, kernel=kernel)
+    np.testing.assert_allclose(back, wanted, rtol=0, atol=1e-12 * np.abs(wanted).max())
 
 
 def test_constant_points_have_a_kernel():

@@ -142,6 +142,41 @@ def test_a_product_by_columns_holds_few_entries_at_a_time():
         assert np.isfinite(M).all() and M.any() == (count > 0)
 
 
+@pytest.mark.parametrize("count", [4000, 2100, 1500, 10])
+def test_a_product_evaluates_half_of_the_matrix_or_the_columns_with_weights(count, monkeypatch):
+    n = 4000
+    G = fm.lazy_gram(rows_of(n, 3))
+    v = np.zeros(n)
+    v[:count] = 1.0
+    sizes = []
+    block = fm.Kernel.block
+
+    def counting(*args):
+        values = block(*args)
+        sizes.append(values.size)
+        return values
+
+    monkeypatch.setattr(fm.Kernel, "block", counting)
+    product(G, v)
+    half = (n**2 + n * fm._EVALUATED) / 2  # with the blocks on the diagonal
+    assert sum(sizes) <= (half if 2 * count > n else n * count)
+
+
+@every_lazy
+@pytest.mark.parametrize("d", [6, 40])
+def test_new_points_have_coordinates_that_are_0_in_all_points(name, d):
+    """These are not kept; in new points they count."""
+    X, y = two_classes(30, d)
+    X[:, [0, 3]] = 0.0
+    new = rows_of(5, d, 1)
+    kernel, params = LAZY[name](d)
+    options = {"kernel": kernel, "normalize": None, **params}
+    v = rows_of(1, 30, 2)[0]
+    found = fm.lazy_gram(X, y, **options).decision_function(v, new)
+    wanted = (v * y) @ fm.kernel_matrix(X, new, kernel=kernel, **params)
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-12 * np.abs(wanted).max())
+
+
 @every_lazy
 def test_lazy_results_do_not_depend_on_threads(name):
     G, _ = lazy(name, 400, 6)
