@@ -907,7 +907,7 @@ def _labels(y, n, name="y", allowed=(-1, 1)):
     return labels
 
 
-def _free_labels(y):
+def _of_both_classes(y):
     """Return the labels of a problem with a free intercept, which needs both classes."""
     if np.ptp(y) == 0.0:
         raise ValueError(
@@ -920,7 +920,7 @@ def _signs(y, n, is_free=False):
     """Return the signs of n points, and warn of a single class, whose margin is hardly what is wanted."""
     y = _labels(y, n)
     if is_free:
-        return _free_labels(y)
+        return _of_both_classes(y)
     if np.ptp(y) == 0.0:
         _warn(
             f"all labels y are {y[0]:+g}: the margin of one class is that of its points to the origin; rows z_i that "
@@ -1033,7 +1033,7 @@ def _combine(a, x, b, y):
 
 
 @njit(cache=_CACHE)
-def _scale(c, v):
+def _multiply(c, v):
     """v <- c v."""
     for i in range(v.size):
         v[i] *= c
@@ -1141,7 +1141,10 @@ def _renormalize(high, low):
 
 @register_jitable
 def _part(n, k, count):
-    """Return (start, stop) of part k of n rows in ``count`` parts.  All but the last hold a multiple of four."""
+    """Return (start, stop) of part k of n rows in ``count`` parts; all but the last hold a multiple of four.
+
+    So loops that take four rows at a time group them alike in any number of parts.
+    """
     groups = n // 4
     start = groups * k // count * 4
     if k + 1 == count:
@@ -1149,8 +1152,8 @@ def _part(n, k, count):
     return start, groups * (k + 1) // count * 4
 
 
-# Loops that several threads share are written twice, over one compiled step: with `range` for one thread, and with
-# `prange` for several.  The step is the same code in both, so that results do not depend on the number of threads.
+# Loops that several threads share are compiled twice by `_twins`, over one compiled step: for one thread, and for
+# several.  The step is the same code in both, so that results do not depend on the number of threads.
 
 _STRETCH = 512  # entries of a vector that a step of `_combine_rows` adds up, which the caches keep
 
@@ -1231,7 +1234,7 @@ def _short_product(A, B, out):
         _row_dots(B, 0, A.shape[1], A[i], out[i])
 
 
-def _row_products(A, B):
+def _table_product(A, B):
     """Return A B' of two tables of rows in C order, where the last bits do not matter."""
     if len(A) * B.size >= _SHORT:
         return A @ B.T
@@ -1811,8 +1814,9 @@ class Kernel(NamedTuple):
     """A kernel with its parameters, as the training points determine them: the fact ``G.kernel``.
 
     Each kernel is a subclass; `_KERNELS` has those with names.  It names its parameters in ``takes``, says in
-    ``takes_sparse`` whether it keeps sparse points sparse, and has three methods: `_fill` gives its values, `diagonal`
-    gives K(x, x), and `rounding` bounds the error of a value.
+    ``takes_sparse`` whether it keeps sparse points sparse, and in ``of_distances`` whether it depends on distances
+    alone, with K(x, x) = 1.  It has three methods: `_fill` gives its values, `diagonal` gives K(x, x), and `rounding`
+    bounds the error of a value.
 
     Attributes
     ----------
@@ -1840,6 +1844,7 @@ class Kernel(NamedTuple):
 
     takes = ()
     takes_sparse = False
+    of_distances = False
 
     def __repr__(self) -> str:
         names = [name for name in self._fields if name in self.takes]
@@ -1883,8 +1888,8 @@ class Kernel(NamedTuple):
     def sums(self, weights: Array, X: _Prepared, Xnew: _Prepared) -> Array:
         """Return sum_i weights_ci K(x_i, x), (k, m), for weights (k, n) and m prepared points x.
 
-        Values are in the precision of the weights, and sums of 1024 of them; these add up in double precision.  The
-        columns of points without weights are not evaluated.  If Xnew is X, and more than half of the points have
+        Values, and their sums over 1024 points, are in the precision of the weights; these add up in double precision.
+        The columns of points without weights are not evaluated.  If Xnew is X, and more than half of the points have
         weights, one half of the symmetric matrix is evaluated instead.
         """
         support = weights.any(axis=0)
@@ -1972,6 +1977,7 @@ class _Gaussian(Kernel):
 
     takes = ("gamma", "sigma2")
     takes_sparse = True
+    of_distances = True
 
     def prepare(self, X):
         if _is_sparse(X) and X.shape[1] <= _FEW_COORDINATES:
@@ -2000,14 +2006,16 @@ class _Gaussian(Kernel):
         d = points.terms()
         if self._has_differences(points):
             return _sum_error(d + 16)
-        of_distances = 8.0 * self.gamma * float(points.squares.max()) * _sum_error(d + 16)
-        return 1.02 * of_distances + _sum_error(16)
+        # ||x - x'||^2 is at most 4 max ||x||^2, with an error of e times that; K is rounded upwards by as much again.
+        of_squares = 8.0 * self.gamma * float(points.squares.max()) * _sum_error(d + 16)
+        return 1.02 * of_squares + _sum_error(16)
 
 
 class _Laplacian(Kernel):
     """exp(-gamma ||x - x'||_1), by differences."""
 
     takes = ("gamma",)
+    of_distances = True
 
     def _fill(self, A, B, out):
         _fill_with_decays(self.gamma, A.rows, B.rows, False, out)
@@ -2025,7 +2033,7 @@ class _TangentLimit(Kernel):
     A cosine has an error of at most e = 2 `_sum_error`(d + 16).  It is scaled up by that, so that two copies of a point
     have the angle 0.  K / (||x|| ||x'||) changes with the cosine by at most 1 + 1/(2 pi sin t).  So an error of 2 e in
     the cosine is one of at most 2 e + (4 e)^(1/2) / (2 pi) in K, near 0 and pi.  The lengths and the functions of t add
-    e.
+    e, and one more covers the last products.
     """
 
     def _fill(self, A, B, out):
@@ -2148,7 +2156,7 @@ def _kernel(kernel, X, params, is_moved=False):
         gamma = _gamma_of(params.get("gamma", "scale"), params.get("sigma2"), X)
     coef0 = _number(params.get("coef0", 1.0), "coef0", closed=True)
     degree = _count(params.get("degree", 3), "degree", 1)
-    return kind(kernel, gamma, coef0, degree, _center(kernel, X, is_moved))
+    return kind(kernel, gamma, coef0, degree, _center(kind, X, is_moved))
 
 
 def _meant(unknown):
@@ -2163,10 +2171,10 @@ def _meant(unknown):
     return ""
 
 
-def _center(name, X, is_moved):
+def _center(kind, X, is_moved):
     """Return the point that is subtracted from all points to lose fewer digits, or None to leave them in place."""
-    is_linear = name == "linear" and is_moved
-    reads_distances = name in ("rbf", "laplacian") and not (_is_sparse(X) or _is_mapped(X))
+    is_linear = kind is _Linear and is_moved
+    reads_distances = kind.of_distances and not (_is_sparse(X) or _is_mapped(X))
     if not (is_linear or reads_distances):
         return None
     origin = _origin(X)
@@ -2635,7 +2643,7 @@ class Gram:
 
     G = Z Z' + diag(r), for the signed rows z_i of points and a ridge r.
 
-    *A class of your own*, in any library, gives four things: ``unit``, the numbers ``n`` and ``d``, and the methods
+    *A class of your own*, in any library, gives ``unit``, the numbers ``n`` and ``d``, and the methods
     ``_diagonal()`` and ``_product(v)`` of Z Z'.  All algorithms run on it.  By default its products are sums over n
     points and d coordinates, in any order, in which each operation has a relative error of at most ``unit``: 2.0**-53
     in double and 2.0**-24 in single precision.  Nothing checks that: with too small a unit intervals are false.  A
@@ -2792,7 +2800,7 @@ class Gram:
         return _scale_of(self)
 
     @property
-    def signs(self) -> Array | None:
+    def free_labels(self) -> Array | None:
         """The labels y if the intercept is free, so that a bias b adds b y to margins; else None."""
         return self.labels if _is_free(self.intercept) else None
 
@@ -2911,8 +2919,8 @@ class Gram:
         Raises ValueError if the intercept is free and the points are of one class.
         """
         index = np.arange(self.n)[index]
-        if self.signs is not None:
-            _free_labels(self.labels[index])
+        if self.free_labels is not None:
+            _of_both_classes(self.labels[index])
         return self._restrict(index)
 
     def with_ridge(self, ridge: ArrayLike) -> Gram:
@@ -3039,7 +3047,7 @@ class Gram:
         else:
             predictor = self._scores(alpha)
         scores = self._by_output(predictor(Xnew), len(alpha))
-        if self.signs is not None:
+        if self.free_labels is not None:
             biases = [result.bias] if is_result else [self._best_bias(v) for v in alpha]
             scores = scores + np.array(biases)[:, None]
         return scores if has_rows else scores[0]
@@ -3050,7 +3058,7 @@ class Gram:
             return 0.0
         v = _unit_range(alpha)
         largest = np.abs(v).argmax()
-        return _best_bias(self.signs, self._measured(v, precise=True)[1]) * (
+        return _best_bias(self.free_labels, self._measured(v, precise=True)[1]) * (
             alpha[largest] / v[largest]
         )
 
@@ -3668,7 +3676,7 @@ class _RowGram(Gram):
     def _precise(self, v):
         m = np.empty(v.size)
         error = _sum_error(2 * (self.n + self._width) + 16) ** 2
-        norm2 = _precise_margins(self.arrays, v, m, self._width)
+        norm2 = _precise_product(self.arrays, v, m, self._width)
         return norm2, m, Rounding(2.0 * error, 0.0, 2.0 * error)
 
     def _precise_margins(self, w):
@@ -3764,7 +3772,7 @@ class FeatureGram(_RowGram):
     def _table(self, W):
         out = np.empty((len(W), self.n))
         for some in _slices(self.n, self._width):
-            out[:, some] = _row_products(W, self.rows[some].astype(np.float64, copy=False))
+            out[:, some] = _table_product(W, self.rows[some].astype(np.float64, copy=False))
         return out * self.c
 
     def _scaled(self, factors):
@@ -3874,7 +3882,7 @@ def _lift(G, v, w):
 
 
 @njit(cache=_CACHE)
-def _rows_product(G, v, out):
+def _feature_product(G, v, out):
     w = np.empty(G.rows.shape[1])
     _lift(G, v, w)
     _margins(G, w, out)
@@ -3922,7 +3930,7 @@ def _precise_dots(G, w, rest, m):
 
 
 @njit(cache=_CACHE)
-def _precise_margins(G, v, m, dimension):
+def _precise_product(G, v, m, dimension):
     """m <- Z Z' v, with Z' v kept in two parts and each sum rounded once; returns v' Z Z' v."""
     w, rest = _precise_lift(G, v, dimension)
     _precise_dots(G, w, rest, m)
@@ -3933,7 +3941,7 @@ def _precise_margins(G, v, m, dimension):
 _Rows.row = _feature_row
 _Rows.set_dots = _feature_set_dots
 _Rows.add_rows = _feature_add_rows
-_Rows.product = _rows_product
+_Rows.product = _feature_product
 _Rows.add_column = _rows_add_column
 
 
@@ -4139,7 +4147,7 @@ def features(
 ) -> Gram:
     """Make G of points and labels for the linear kernel, in the memory of the points: dense, sparse, or on disk.
 
-    G = Z Z' + diag(r), by the rows z_i = c_i x_i, with c_i = y_i / scale.  G is never formed.
+    G = Z Z' + diag(r), by the rows z_i = c_i x_i, with c_i = y_i over the normaliser of x_i.  G is never formed.
 
     Parameters
     ----------
@@ -4148,7 +4156,7 @@ def features(
         Memory-mapped points (`numpy.memmap`, ``numpy.load(..., mmap_mode="r")``) are read from the file in every
         product, without an origin or a constant.
     y : array, shape (n,), optional
-        Their labels, -1 or +1.  None gives the unsigned K, with c_i = 1 / scale: see `pair_gram` and
+        Their labels, -1 or +1.  None gives the unsigned K, with c_i = 1 over the normaliser: see `pair_gram` and
         `Gram.signed`.
     normalize : {"unit", "max", None}
         The scale: "unit" is ||x_i||, "max" is max_i ||x_i||, None is 1.  Only None gives margins in the units of X.
@@ -4239,7 +4247,7 @@ class LazyGram(Gram):
     ----------
     points : tuple of arrays, the x_i and what K needs of each; centred if K depends on distances alone
     used : array of int, or None: the columns of the points that are kept; the others are 0 in all of them
-    c, entries : arrays, shape (n,), signs times normalisers and G_ii
+    c, squares : arrays, shape (n,), signs times normalisers, and G_ii
 
     Examples
     --------
@@ -4269,9 +4277,9 @@ class LazyGram(Gram):
         self.points = points
         self.used = None
         self.c = normalizer
-        self.entries = np.ones(self.n)
+        self.squares = np.ones(self.n)
         if normalize != "unit":
-            self.entries = diagonal * normalizer**2
+            self.squares = diagonal * normalizer**2
         self._common = float(normalizer[0]) if normalize == "max" else 1.0
 
     @property
@@ -4283,13 +4291,13 @@ class LazyGram(Gram):
         return "features(X, y)" if self.kernel.name == "linear" else ""
 
     def _diagonal(self):
-        return self.entries
+        return self.squares
 
     def _rounding(self):
         return Rounding.of_entries(self.n, 1.01 * self.kernel.rounding(self.points))
 
     def _relative_lengths(self):
-        return _lengths_of(self.entries)
+        return _lengths_of(self.squares)
 
     def _product(self, v):
         return self._products(v[None])[0]
@@ -4321,7 +4329,7 @@ class LazyGram(Gram):
         points = self.points.take(index)
         # The columns of a precomputed kernel are points, too.
         d = points.squares.size if self.kernel.name == "precomputed" else self.d
-        return self._take(index, points=points, c=self.c[index], entries=self.entries[index], d=d)
+        return self._take(index, points=points, c=self.c[index], squares=self.squares[index], d=d)
 
     def dense(self) -> Array:
         n = self.n
@@ -4513,7 +4521,7 @@ def gram(
     matrix = (G if G.kernel.name == "precomputed" else G._without_zeros()).dense()
     if is_given:  # new points come with their values
         points = points._replace(rows=np.empty((len(points.rows), 0)))
-    G = G._changed(kernel=kernel, points=points, d=X.shape[1])
+    G = G._changed(kernel=kernel, points=points, d=X.shape[1])  # a function gets its points, too
     return _with_options(DenseGram._of(matrix, error, G), intercept, ridge)
 
 
@@ -4938,7 +4946,7 @@ class Bounds(NamedTuple):
     Attributes
     ----------
     lower, upper : float, lower <= rho <= upper
-    blur : float, the part of upper - lower that is due to rounding
+    blur : float, the part of upper - lower that is due to rounding; of lower only where the margin is above 0
     bias : float, the best bias of alpha; 0 unless the intercept is free
 
     Examples
@@ -5041,8 +5049,8 @@ def _minimizing_step(m, rise, ridge, slope, curvature):
 def _soft_margins(norm2, longest, v, proven, m, ridge):
     """Return (lower, computed): the margin of v with the best slacks, as proven and as computed, or None.
 
-    With a ridge v has the coordinates (w, sqrt(r_i) v_i).  The last ones are its slacks r_i v_i, but other slacks make
-    separators, too: those that bring the margins of a multiple t w, t (m_i - r_i v_i), to 1.  ``proven`` are lower
+    With a ridge v has the coordinates (w, sqrt(r_i) v_i).  The last ones stand for slacks r_i v_i, but other slacks
+    make separators, too: those that bring the margins of a multiple t w, t (m_i - r_i v_i), to 1.  ``proven`` are lower
     bounds on m.  They must be above 0, so that lower > 0 means G v > 0.
     """
     if not (np.all(ridge) and proven.min() > 0.0 and norm2 > 0.0):
@@ -5060,7 +5068,7 @@ def _best_slacks(norm2, longest, v, proven, m, ridge):
     multiple = total / norm2
     if not 0.0 < multiple < math.inf:
         return math.nan, math.nan
-    # 1. The squared norm and the margins of the best multiple without slacks, from the proven ends
+    # 1. The squared norm and the margins without slacks, from the proven ends, of a multiple for which t is near 1
     of_slacks = ridge * v
     high, low = _precise_dot(of_slacks, v)
     cost = high + low
@@ -5074,7 +5082,7 @@ def _best_slacks(norm2, longest, v, proven, m, ridge):
         rise += least[i] / ridge[i]
     if not 0.0 < rise < math.inf:
         return math.nan, math.nan
-    # 2. The best multiple of these
+    # 2. The best t
     t = _minimizing_step(np.zeros(v.size), least, ridge, 0.0, most * most)
     if not 0.0 < t < math.inf:
         return math.nan, math.nan
@@ -5093,7 +5101,7 @@ def _best_slacks(norm2, longest, v, proven, m, ridge):
 def _bracket(scale, alpha, p, total, scale_error):
     """Return (lower, upper, blur) from alpha and p / total, given as `_Seen`; blur is the width due to rounding.
 
-    ``total`` is sum p, rounded once, and ``scale_error`` bounds the relative error of ``scale``.
+    ``total`` is at most sum p, but for one rounding, and ``scale_error`` bounds the relative error of ``scale``.
     """
     # 1. upper = ||p||_G / sum p.
     upper = p.longest / total * (1.0 + _LAST)
@@ -5107,7 +5115,8 @@ def _bracket(scale, alpha, p, total, scale_error):
     if alpha.soft is not None:
         lower = max(lower, alpha.soft[0])
 
-    # 3. The gap as computed.  Margins of NaN leave lower as it is, but must show in blur: so the test is for <= 0.
+    # 3. The gap as computed.  A margin of at most 0 decides nothing, and blur leaves its rounding out, which would only
+    #    ask for more products.  NaN must show: so the test is for <= 0.
     computed = lower
     if not (alpha.least <= 0.0 or alpha.length == 0.0):
         computed = alpha.least / alpha.length
@@ -5117,7 +5126,7 @@ def _bracket(scale, alpha, p, total, scale_error):
     return lower, upper, upper - lower - gap
 
 
-class _Ends(NamedTuple):
+class _Certain(NamedTuple):
     """Margins and length of some v, as a product has them.
 
     m, error : (G v + b y)_i as computed, and how far they may be off; b y is that of the bias, or 0
@@ -5133,26 +5142,26 @@ class _Ends(NamedTuple):
     bias: float
 
 
-def _ends(G, v, norm2, m, rounding, bias=None):
-    """Return the `_Ends` of ||v||_1 <= 1, by v'Gv and G v; without a bias those of the best one."""
+def _with_errors(G, v, norm2, m, rounding, bias=None):
+    """Return the `_Certain` of ||v||_1 <= 1, by v'Gv and G v; without a bias those of the best one."""
     scale = G.scale
     relative_lengths = G._relative_lengths()
     reach = float(relative_lengths @ np.abs(v))
     error = _LAST * np.abs(m) + scale * rounding.lost
     error += scale * (rounding.margins * reach) * relative_lengths
-    if G.signs is not None:
+    if G.free_labels is not None:
         # m + b y cancels what the m_i have in common, as for points far from the origin, but not their errors.
         # `products` may keep its m, so that this is another array.
-        bias = _best_bias(G.signs, m) if bias is None else bias
-        m = m + bias * G.signs
+        bias = _best_bias(G.free_labels, m) if bias is None else bias
+        m = m + bias * G.free_labels
         error += _LAST * np.abs(m)
     norm2, rounding = _settled(G, scale, norm2, rounding)
-    return _Ends(m, error, norm2, _lengths(norm2, reach, rounding, scale), bias or 0.0)
+    return _Certain(m, error, norm2, _lengths(norm2, reach, rounding, scale), bias or 0.0)
 
 
 def _seen_by_product(G, v, norm2, m, rounding):
     """Return the `_Seen` of ||v||_1 <= 1, by v'Gv and G v as a product has them."""
-    m, error, norm2, lengths, bias = _ends(G, v, norm2, m, rounding)
+    m, error, norm2, lengths, bias = _with_errors(G, v, norm2, m, rounding)
     proven = m - error
     soft = _soft_margins(norm2, lengths[2], v, proven, m, G.ridge)
     return _Seen(*lengths, float(m.min()), float(proven.min()), bias, soft)
@@ -5165,9 +5174,9 @@ def _seen_by_recurrence(G, v, m, size, rounding):
     """
     norm2 = _dot(v, m)
     bias = 0.0
-    if G.signs is not None:
-        bias = _best_bias(G.signs, m)
-        m = m + bias * G.signs
+    if G.free_labels is not None:
+        bias = _best_bias(G.free_labels, m)
+        m = m + bias * G.free_labels
     lengths = _lengths(norm2, size, rounding, G.scale)
     error = rounding.margins * G.scale * size
     least = _least(m)
@@ -5193,8 +5202,8 @@ def _by_products(G, alpha, p, rounding, precise, products):
 
     # 3. With a free intercept p is ``tilt`` away, in ||.||_1, from half its weight in each class.
     tilt = 0.0
-    if G.signs is not None:
-        tilt = abs(sum(_precise_dot(G.signs, points[0])))
+    if G.free_labels is not None:
+        tilt = abs(sum(_precise_dot(G.free_labels, points[0])))
         if tilt > 1e-6:
             raise ValueError(
                 "p must have half its weight in each class, as that of momentum and max_margin has"
@@ -5222,8 +5231,8 @@ def _by_recurrences(G, alpha, p, rounding, held, drift):
     # v'm, a sum of n terms, errs by as much as the m_i and the sum.
     sums = 1.01 * _sum_error(p.size + 8)
     tilt = 0.0
-    if G.signs is not None:
-        tilt = abs(_dot(G.signs, p)) / total + sums
+    if G.free_labels is not None:
+        tilt = abs(_dot(G.free_labels, p)) / total + sums
     rounding = Rounding(margins, margins + sums, 4.0 * tilt)
     of_alpha, of_p = held
     seen_alpha = (
@@ -5255,7 +5264,7 @@ def _interval(G, alpha, p, precise=False, held=None, drift=0.0, products=None):
             f"G is not positive semi-definite: weak duality fails, {lower:g} <= rho <= {upper:g}"
         )
     bias = 0.0
-    if G.signs is not None:
+    if G.free_labels is not None:
         bias = factor * float(seen_alpha.bias)
     return Bounds(lower, upper, blur, bias)
 
@@ -5408,7 +5417,7 @@ def separator_margin(
     (0.117505, 0.517753)
     """
     if support is not None:
-        return _of_weights(G, w, support)
+        return _margin_of_weights(G, w, support)
 
     # 1. Take G apart: its ridge, pairs of classes, and rows.
     G = _checked(G)
@@ -5422,26 +5431,26 @@ def separator_margin(
     # 2. Take w apart: with a free intercept its own bias may stand behind it.
     w = _array(w, "w", np.ndim(w)).astype(np.float64)
     bias = None
-    if G.signs is not None and w.shape == (d + 1,):
+    if G.free_labels is not None and w.shape == (d + 1,):
         bias = float(w[-1])
         w = w[:-1]
     _refuse_other_shape(G, w, shape)
-    if ridge is not None and G.signs is not None and bias is None:
+    if ridge is not None and G.free_labels is not None and bias is None:
         raise ValueError(
             f"with a ridge and a free intercept w must have shape {(d + 1,)}: give the bias, too"
         )
 
     if bias is None:
-        return _of_separator(G, ridge, w, None)
+        return _margin_of_coordinates(G, ridge, w, None)
     high, low, error = _at_origin(G, w)
-    return _of_separator(G, ridge, w, (bias, high, low), error)
+    return _margin_of_coordinates(G, ridge, w, (bias, high, low), error)
 
 
 def _refuse_other_shape(G, w, shape):
     """Refuse a w, without its bias, of another shape, or of 0; the error names the shape with a bias, too."""
     if w.shape == shape and w.any():
         return
-    with_bias = "" if G.signs is None else f", or {(shape[0] + 1,)} with a bias,"
+    with_bias = "" if G.free_labels is None else f", or {(shape[0] + 1,)} with a bias,"
     has_biases = len(shape) == 2 and w.shape == (shape[0], shape[1] + 1)
     remedy = "; for a bias of each class give pair_gram features(X, intercept=1.0)" * has_biases
     if w.shape != shape and w.size == math.prod(shape):
@@ -5451,7 +5460,7 @@ def _refuse_other_shape(G, w, shape):
     )
 
 
-def _of_weights(G, w, support):
+def _margin_of_weights(G, w, support):
     """Return `separator_margin` of the weights ``w`` of the points ``support``, and of a bias that may stand last."""
     # 1. Refuse a G of another function than that of the weights.
     G = _checked(G)
@@ -5466,7 +5475,7 @@ def _of_weights(G, w, support):
             "with support the points must be where they were given, and G has moved them: take "
             'features(X, y, normalize=None, intercept="free"), and w = coef_'
         )
-    if G.normalize is not None and kernel.name not in ("rbf", "laplacian"):
+    if G.normalize is not None and not kernel.of_distances:
         raise ValueError(
             f"normalize={G.normalize!r} makes another kernel than that of the weights: give normalize=None"
         )
@@ -5481,7 +5490,7 @@ def _of_weights(G, w, support):
         raise ValueError(f"support must hold numbers from 0 to {n - 1}")
     w = _vector(w, "w")
     bias = None
-    if G.signs is not None and len(w) == len(support) + 1:
+    if G.free_labels is not None and len(w) == len(support) + 1:
         bias = float(w[-1])
         w = w[:-1]
     _refuse_other_shape(G, w, (len(support),))
@@ -5493,14 +5502,14 @@ def _of_weights(G, w, support):
     if bias is not None:
         largest = np.abs(alpha).argmax()
         bias *= v[largest] / alpha[largest]
-    ends = _ends(G, v, *G._measured(v, precise=True), bias)
-    _, shortest, longest = ends.lengths
+    seen = _with_errors(G, v, *G._measured(v, precise=True), bias)
+    _, shortest, longest = seen.lengths
     if not shortest > 0.0:
         raise ValueError("w is 0 up to rounding: its points cancel")
 
     # 4. The quotient, outwards: a margin below 0 is the lowest over the shortest length.
-    least = float((ends.m - ends.error).min())
-    most = float((ends.m + ends.error).min())
+    least = float((seen.m - seen.error).min())
+    most = float((seen.m + seen.error).min())
     lower = least / (longest if least > 0.0 else shortest)
     upper = most / (shortest if most > 0.0 else longest)
     return lower - _LAST * abs(lower), upper + _LAST * abs(upper)
@@ -5516,7 +5525,7 @@ def _at_origin(G, w):
     return high, low, error
 
 
-def _of_separator(G, ridge, w, bias, bias_error=0.0):
+def _margin_of_coordinates(G, ridge, w, bias, bias_error=0.0):
     """Return `separator_margin` for a bias of the stored rows, the sum of some numbers, known to ``bias_error``; None
     is the best bias."""
     # 1. Bring w near 1 by a power of two, which is exact; margins of 1 become margins of ``goal``.
@@ -5538,11 +5547,11 @@ def _of_separator(G, ridge, w, bias, bias_error=0.0):
     if isinstance(G, PairGram) and ridge is None:
         G = _near_the_least(G, w)
     m, term, error = _margins_of(G, w)
-    if G.signs is not None:
+    if G.free_labels is not None:
         if bias is None:
-            bias = _best_bias(G.signs, m)
-        term = abs(bias)
-        m += bias * G.signs
+            bias = _best_bias(G.free_labels, m)
+        term = abs(bias)  # pairs, which have a term of their own, have no bias
+        m += bias * G.free_labels
         error += bias_error * goal / length
 
     # 4. Without a ridge the least of them decides.
@@ -5714,7 +5723,7 @@ class RunOptions(_Options, total=False):
         Keep alpha at every checkpoint, in Result.iterates.
     callback : callable, optional
         Called at every checkpoint with a partial Result, which it may keep and change; its status is "running" until
-        the last.  A run that turns out to end at its last checkpoint calls again.  If the callback returns True, the
+        the last.  If the run turns out to end there, it is called again.  If the callback returns True, the
         run ends as "stopped".
     start : Result, optional
         Go on from this Result, a partial one included, of the same algorithm on the same G, which is not checked: T1
@@ -5830,7 +5839,7 @@ def drive(
     """
     # 1. Check what the user gives, and compile the loop, outside the clock, by an entry that goes nowhere.
     G = _checked(G)
-    if G.signs is not None and not takes_free:
+    if G.free_labels is not None and not takes_free:
         raise ValueError(
             f'this algorithm takes no G with intercept="free": {_TAKES_FREE} do.  Give G intercept=1.0 '
             "for a penalised bias, or leave it out"
@@ -5889,7 +5898,7 @@ def drive(
                     bounds = None
             is_fresh = bounds is None
             if is_fresh or keep_iterates or callback is not None:
-                alpha, p = _in_form(alpha, p, G.signs, k)
+                alpha, p = _in_form(alpha, p, G.free_labels, k)
             if is_fresh:
                 bounds, status = _certified(G, alpha, p, interval, goals, has_halted, k, last)
 
@@ -5928,10 +5937,9 @@ def _resume(start, name, state, solution):
     )
     if not is_same:
         raise ValueError(
-            f"start must be a Result of the same algorithm and shape, and that of {their_name or 'a classifier'} for "
-            f"{start.p.size} points is none of {name} for {p.size}; weights begin a new run of max_margin, "
-            "start=result.alpha, or result.p of norm_margin; of norm_margin, start=(result.alpha, result.p); and of "
-            "steepest_descent, start=result.alpha"
+            f"start must be a Result of the same algorithm and shape: this is {name} for {p.size} points, and start is "
+            f"of {their_name or 'a classifier'} for {start.p.size}; weights alone begin a new run of max_margin and "
+            "steepest_descent by start=result.alpha, and of norm_margin by start=(result.alpha, result.p)"
         )
     for array, source in zip(state, held, strict=True):
         if array.shape != source.shape:
@@ -6052,7 +6060,8 @@ class _Goals(NamedTuple):
 def _certified(G, alpha, p, interval, goals, has_halted, k, last):
     """Return (bounds, status) by fresh products; by more precise ones where rounding may hide the answer.
 
-    If rounding hides it from these, too, more iterations are of no use.
+    The last iteration of a run with a tol takes these as well, since plain ones may just miss it.  If rounding hides
+    the answer from them, too, more iterations are of no use.
     """
     certify = interval or _interval
     for precise in (False, True):
@@ -6100,9 +6109,10 @@ def _first_iteration(options):
 # Each loop keeps m = G alpha for an alpha of known ||alpha||_1, and halts where m shows that it is done.  Columns and
 # products bring the errors of a product with them.  Besides, an iteration rounds the weights and m, and each rounding
 # changes an entry of m - G alpha by at most 2^-53 s ||alpha||_1.  There are 2 of them in the perceptron, 5 in NKP and
-# von Neumann's algorithm, 7 in pairwise steps, and 10 in the smoothed methods: fewer than the 16 that `drive` allows.
-# Earlier errors are multiplied as alpha is, by factors such as 1 - theta that are the same for alpha and m.  Pairwise
-# steps take columns back; a column is computed alike each time, so that its error leaves with it.
+# von Neumann's algorithm, 7 in pairwise steps, 4 in gradient descents, and 10 in the smoothed methods and momentum:
+# fewer than the 16 that `drive` allows.  Earlier errors are multiplied as alpha is, by factors such as 1 - theta that
+# are the same for alpha and m.  Pairwise steps take columns back; a column is computed alike each time, so that its
+# error leaves with it.
 
 
 def _floor(G, stop="separated"):
@@ -6221,8 +6231,8 @@ def _nkp_loop(G, k, until, alpha, m, floor):
     while k < until and not _exceeds(m, _floor_at(floor, k, 1.0)):
         theta = 1.0 / (k + 1.0)
         i = np.argmin(m)
-        _scale(1.0 - theta, alpha)
-        _scale(1.0 - theta, m)
+        _multiply(1.0 - theta, alpha)
+        _multiply(1.0 - theta, m)
         alpha[i] += theta
         add_column(G, i, theta, m)
         k += 1
@@ -6298,8 +6308,8 @@ def _von_neumann_loop(G, k, until, p, m, diagonal, goal, floor):
         step = 0.0
         if fall > 0.0:
             step = fall / (fall + max(rise, 0.0))
-        _scale(1.0 - step, p)
-        _scale(1.0 - step, m)
+        _multiply(1.0 - step, p)
+        _multiply(1.0 - step, m)
         p[j] += step
         add_column(G, j, step, m)
         k += 1
@@ -6527,7 +6537,7 @@ def _isnkpvn_loop(
         if delta >= eps and norm2 < delta * delta:
             length[0] = math.sqrt(norm2)
             age[0] = -1
-            theta = 1.0
+            theta = 1.0  # so that p becomes q below
             _copy(p, center)
             _copy(p, alpha)
             _copy(Gp, m)
@@ -6783,7 +6793,7 @@ def isnkpvn(
 
 
 @njit(cache=_CACHE)
-def _row_products_with(rows, w, m):
+def _winnow_margins(rows, w, m):
     """m <- rows w."""
     for i in range(m.size):
         m[i] = _dot(rows[i], w)
@@ -6797,7 +6807,7 @@ def _winnow_loop(G, k, until, w, m, hits, score, rows, eta, floor):
         hits[i] += 1.0
         _combine(1.0, score, -eta, rows[i])
         _softmax(score, w)
-        _row_products_with(rows, w, m)
+        _winnow_margins(rows, w, m)
         k += 1
     return k
 
@@ -6880,8 +6890,7 @@ def winnow(
 # 8.2 ji21
 # ------------------------------------------------------------------------------------------------------
 
-_CONSTANT = 0.0  # steps theta_t = theta / (t + 1)^decay
-_SQRT = 0.5
+_DECAYS = {"constant": 0.0, "sqrt": 0.5}  # steps theta_t = theta / (t + 1)^decay
 
 
 @njit(cache=_CACHE)
@@ -6941,9 +6950,9 @@ def _loss_weights(m, logistic, shift, y, q):
     return _softmax(m, q)
 
 
-def _free_signs(G):
+def _free_labels_of(G):
     """Return the labels y if the intercept is free, and else an array without entries."""
-    return np.zeros(0) if G.signs is None else np.array(G.signs, dtype=np.float64)
+    return np.zeros(0) if G.free_labels is None else np.array(G.free_labels, dtype=np.float64)
 
 
 @njit(cache=_CACHE)
@@ -6952,9 +6961,9 @@ def _gradient_loop(G, k, until, alpha, m, q, Gq, logistic, y, step):
     while k < until:
         log_slope = _loss_weights(m, logistic, 0.0, y, q)
         product(G, q, Gq)
-        theta = step * math.exp(min(log_slope, 300.0)) / m.size
-        _combine(1.0, alpha, theta, q)
-        _combine(1.0, m, theta, Gq)
+        gain = step * math.exp(min(log_slope, 300.0)) / m.size
+        _combine(1.0, alpha, gain, q)
+        _combine(1.0, m, gain, Gq)
         k += 1
     return k
 
@@ -7008,7 +7017,7 @@ def gradient_descent(
         _gradient_loop,
         tuple(np.zeros((4, len(G)))),
         lambda alpha, m, q, Gq: (alpha, alpha, m, m),
-        (logistic, _free_signs(G), step / G.scale),
+        (logistic, _free_labels_of(G), step / G.scale),
         max_iter=max_iter,
         takes_free=not logistic,
         **options,
@@ -7087,8 +7096,7 @@ def normalized_gradient_descent(
     >>> round(fm.normalized_gradient_descent(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1])).lower, 2)
     0.92
     """
-    decays = {"constant": _CONSTANT, "sqrt": _SQRT}
-    decay = decays[_choice(schedule, "schedule", tuple(decays))]
+    decay = _DECAYS[_choice(schedule, "schedule", tuple(_DECAYS))]
     by_norm = _choice(divide_by, "divide_by", ("risk", "norm")) == "norm"
     step = _number(step, "step")
     G = _checked(G)
@@ -7097,7 +7105,7 @@ def normalized_gradient_descent(
         _normalized_loop,
         tuple(np.zeros((4, len(G)))),
         lambda alpha, m, q, Gq: (alpha, alpha, m, m),
-        (_free_signs(G), by_norm, decay, step / (math.sqrt(G.scale) if by_norm else G.scale)),
+        (_free_labels_of(G), by_norm, decay, step / (math.sqrt(G.scale) if by_norm else G.scale)),
         max_iter=max_iter,
         takes_free=not by_norm,
         **options,
@@ -7115,7 +7123,7 @@ def _momentum_step(alpha, g, m, gm, q, Gq, beta, step):
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
-def _square_of_mean(g, q, gm, Gq):
+def _square_of_p(g, q, gm, Gq):
     """Return ||p||_G^2 of p = (g + q) / ||g + q||_1."""
     total = 0.0
     norm2 = 0.0
@@ -7127,9 +7135,9 @@ def _square_of_mean(g, q, gm, Gq):
 
 @njit(cache=_CACHE)
 def _momentum_loop(G, k, until, alpha, g, m, gm, q, Gq, logistic, shift, y, step, goal):
-    """ji21, Algorithm 1; m = G alpha, gm = G g, and q belongs to m.  It halts at ||p_k||_G^2 <= goal."""
+    """ji21, Algorithm 1; m = G alpha, gm = G g, and q belongs to m.  It halts at ||p_k||_G^2 <= goal, above 0."""
     while k < until:
-        if goal > 0.0 and _square_of_mean(g, q, gm, Gq) <= goal:
+        if goal > 0.0 and _square_of_p(g, q, gm, Gq) <= goal:
             return k
         beta = k / (k + 1.0)
         _momentum_step(alpha, g, m, gm, q, Gq, beta, step)
@@ -7155,7 +7163,7 @@ def momentum(
         g_t = beta_t (g_{t-1} + Z' q_t),   w_{t+1} = w_t + theta (g_t + Z' q_t),   q_{t+1} = softmax(-Z w_{t+1})
 
     with w_0 = g_{-1} = 0, q_0 = 1/n, beta_t = t/(t+1), theta = 1/s.  p is the dual iterate p_t (mu_t in the paper):
-    Z' p_t is g_{t-1} + Z' q_t, divided by its sum of weights.
+    Z' p_t is g_{t-1} + Z' q_t, over the sum of the weights that make it up.
 
     Parameters
     ----------
@@ -7207,7 +7215,7 @@ def momentum(
     eps = _number(eps, "eps", closed=True)
     G = _checked(G)
     n = len(G)
-    y = _free_signs(G)
+    y = _free_labels_of(G)
     shift = math.log(n) if shifted else 0.0
     step = 1.0 / G.scale
     if logistic:
@@ -7242,12 +7250,12 @@ def _batch_perceptron_loop(
         norm2[0] += eta * (2.0 * m[i] + eta * diagonal[i])
         shrink = 1.0 / math.sqrt(max(1.0, norm2[0]))  # by rounding it may be below 0
         norm2[0] *= shrink * shrink
-        _scale(0.0, column)
+        _multiply(0.0, column)
         add_column(G, i, 1.0, column)
         alpha[i] += eta
         _combine(1.0, m, eta, column)
-        _scale(shrink, alpha)
-        _scale(shrink, m)
+        _multiply(shrink, alpha)
+        _multiply(shrink, m)
         _combine(1.0, total, 1.0, alpha)
         _combine(1.0, total_m, 1.0, m)
         hits[i] += 1.0
@@ -7345,7 +7353,7 @@ def _sampling_loop(G, k, until, alpha, g, m, gm, drawn, column, uniforms, moment
         i = _draw(m, uniforms[k - first], column)
         beta = k / (k + 1.0) if momentum else 0.0
         drawn[i] = 1.0
-        _scale(0.0, column)
+        _multiply(0.0, column)
         add_column(G, i, 1.0, column)
         _momentum_step(alpha, g, m, gm, drawn, column, beta, step)
         drawn[i] = 0.0
@@ -8657,7 +8665,7 @@ def _implicit_step(game, play, tau, sigma, pace):
         directions = rows
         if not has_few:
             columns = np.ascontiguousarray(rows.T)
-            directions = _row_products(columns, columns)
+            directions = _table_product(columns, columns)
 
         # 3. The derivative of P along these directions, by difference quotients.
         images = np.empty_like(directions)
@@ -8668,10 +8676,10 @@ def _implicit_step(game, play, tau, sigma, pace):
 
         # 4. The Newton step.  The unknowns of the smaller system are rows @ step, or the step itself.
         r = residual.ravel()
-        system = _row_products(rows, images) if has_few else images.T.copy()
+        system = _table_product(rows, images) if has_few else images.T.copy()
         system *= tau * sigma
         system.flat[:: len(system) + 1] += 1.0
-        known = _row_products(rows, r[None])[:, 0] if has_few else r
+        known = _table_product(rows, r[None])[:, 0] if has_few else r
         solution = _solution(system, -known)
         step = -r
         _combine_rows(images, np.arange(len(images)), -tau * sigma * solution, step)
@@ -8920,14 +8928,14 @@ def _descent_weights(m, logistic, q):
         _softmax(m, q)
 
 
-def _steepest_loop(G, k, until, w, m, q, mean, alpha, game, logistic, schedule, step, momentum):
+def _steepest_loop(G, k, until, w, m, q, mean, alpha, game, logistic, decay, step, momentum):
     """Go along the steepest direction for the running mean of Z'q; alpha is the sum of the q over their N*(Z'q)."""
     norm = game.norm
     while k < until:
         u = game.image(q)
         mean *= momentum
         mean += (1.0 - momentum) * u
-        theta = step / math.sqrt(k + 1.0) if schedule == _SQRT else step
+        theta = step / (k + 1.0) ** decay
         w += theta * norm.steepest(mean)
         alpha += theta * q / max(norm.dual(u), _EPS)
         m[:] = game.power * game.margins(w)
@@ -9006,8 +9014,7 @@ def steepest_descent(
     (array([13.819, 13.819]), 3.0, 3.05)
     """
     logistic = _choice(loss, "loss", ("exp", "logistic")) == "logistic"
-    schedules = {"constant": _CONSTANT, "sqrt": _SQRT}
-    schedule = schedules[_choice(schedule, "schedule", tuple(schedules))]
+    decay = _DECAYS[_choice(schedule, "schedule", tuple(_DECAYS))]
     step = _number(step, "step")
     momentum = _number(momentum, "momentum", closed=True)
     if momentum >= 1.0:
@@ -9031,7 +9038,7 @@ def steepest_descent(
         _steepest_loop,
         (w, m, q, mean, alpha),
         lambda w, m, q, mean, alpha: (w, alpha),
-        (game, logistic, schedule, step / game.longest_row(), momentum),
+        (game, logistic, decay, step / game.longest_row(), momentum),
         max_iter=max_iter,
         tol=tol,
         start=start,
@@ -9219,13 +9226,13 @@ class _Problem:
         self.ridge = G._ridges()
         self.has_ridge = bool(self.ridge.any())
         self.base = G._alone()
-        self.signs = G.signs
+        self.free_labels = G.free_labels
         self.shift = None
         self.origin = None
         self.penalty = 0.0
         self.sides = [np.arange(self.n)]
-        if self.signs is not None:
-            self.sides = [np.flatnonzero(self.signs == sign) for sign in (1.0, -1.0)]
+        if self.free_labels is not None:
+            self.sides = [np.flatnonzero(self.free_labels == sign) for sign in (1.0, -1.0)]
         self.lengths = np.sqrt(self.diagonal / scale)
         self.relative_lengths = G._relative_lengths()
         self.reads = np.zeros(1)
@@ -9257,9 +9264,9 @@ class _Problem:
         """
         self.adder = _adder(self.base)
         self.last = None
-        if self.signs is None:
+        if self.free_labels is None:
             return
-        y = self.signs
+        y = self.free_labels
         # 1. The plane of alpha: its margins without the ridge, and the bias that rounding leaves.
         separator_margins = m * self.scale - self.ridge * alpha
         b = _best_bias(y, m) * self.scale  # what rounding leaves, since `finish` adds the best bias
@@ -9289,20 +9296,20 @@ class _Problem:
         """Scale alpha so that p = alpha, and bring m up to date from the origin of G."""
         for side in self.sides:
             alpha[side] /= len(self.sides) * alpha[side].sum()
-        if self.signs is None:
+        if self.free_labels is None:
             self.refresh(alpha, m)
             return
-        alpha[:] = _balanced(alpha, self.signs)
+        alpha[:] = _balanced(alpha, self.free_labels)
         self.shift = None
         self.last = None
         self.refresh(alpha, m)
-        m += _best_bias(self.signs, m) * self.signs
+        m += _best_bias(self.free_labels, m) * self.free_labels
 
     def from_shift(self, points, weights, at=slice(None)):
         """Return what h y' + y h' adds, at some points, to a product with weights of some points."""
         if self.shift is None:
             return 0.0
-        y = self.signs
+        y = self.free_labels
         h = self.shift
         return h[at] * (y[points] @ weights) + y[at] * (h[points] @ weights)
 
@@ -9319,8 +9326,8 @@ class _Problem:
             columns = points[:stop]
             block = self.G.block(rows, columns)
             if self.shift is not None:
-                block += np.outer(self.shift[rows], self.signs[columns])
-                block += np.outer(self.signs[rows], self.shift[columns])
+                block += np.outer(self.shift[rows], self.free_labels[columns])
+                block += np.outer(self.free_labels[rows], self.shift[columns])
             target = H[first:stop, :stop]
             np.divide(block, self.scale * lengths[:stop], out=target, casting="same_kind")
             target /= lengths[first:stop, None]
@@ -9333,7 +9340,7 @@ class _Problem:
         y = np.zeros(size)
         h = np.zeros(size)
         if self.shift is not None:
-            y = self.signs[points]
+            y = self.free_labels[points]
             h = self.shift[points]
         factors = 1.0 / (self.lengths[points] * math.sqrt(self.scale))
         _gather(self.matrix, points, start, self.ridge[points], y, h, factors, H)
@@ -9962,7 +9969,7 @@ def _blocks_of_classes(rows, shares):
     for block, of_class in zip(blocks, shares, strict=True):
         active = np.flatnonzero(of_class)
         columns = np.ascontiguousarray(rows[active].T) * np.sqrt(of_class[active])
-        block[:] = _row_products(columns, columns)
+        block[:] = _table_product(columns, columns)
         block.flat[:: d + 1] += 1.0
     return blocks
 
@@ -9981,7 +9988,7 @@ def _by_newton_steps(problem, limits, alpha, m):
         if np.count_nonzero(weights) <= few:
             end = "few"
     else:
-        rows, penalty = _with_bias(base.coordinates(), problem.signs)
+        rows, penalty = _with_bias(base.coordinates(), problem.free_labels)
         w = penalty * (alpha / problem.scale @ rows)
         _, weights, steps = _newton_in_coordinates(rows, problem.ridge, penalty, w)
     problem.reads[0] += (2 * steps + 1) * problem.n**2
@@ -9999,7 +10006,7 @@ def _in_coordinates(problem, tol, result):
     """
     G = problem.G
     K = _points_gram(G)
-    rows, penalty = _with_bias(G.coordinates(), G.signs)
+    rows, penalty = _with_bias(G.coordinates(), G.free_labels)
     w = np.zeros(penalty.size)
     ridges = [problem.ridge]
     if not problem.has_ridge:
@@ -10025,9 +10032,9 @@ def _in_coordinates(problem, tol, result):
         if not W.any() or not all(p[side].any() for side in problem.sides):
             continue
         # 2. What they prove
-        bias = 0.0 if G.signs is None else float(w[-1])
+        bias = 0.0 if G.free_labels is None else float(w[-1])
         slack_ridge = ridge if problem.has_ridge else None
-        lower = _of_separator(G, slack_ridge, W, (bias,))[0]
+        lower = _margin_of_coordinates(G, slack_ridge, W, (bias,))[0]
         if lower > max(best.lower, 0.0):
             best = best._replace(lower=lower, separator=W, bias=bias)
         for side in problem.sides:
@@ -10168,7 +10175,7 @@ def _nystroem_features(problem, points):
     to_features = vectors[:, is_large] / np.sqrt(values[is_large])
     rank = np.count_nonzero(is_large)
     # 2. Those of all points
-    is_free = problem.signs is not None
+    is_free = problem.free_labels is not None
     F = np.empty((n, rank + 1 if is_free else rank))
     for some in _slices(n, size):
         F[some, :rank] = problem.base.block(points[some], S) @ to_features
@@ -10176,7 +10183,7 @@ def _nystroem_features(problem, points):
     # 3. The origin and the bias
     diagonal = (problem.diagonal - problem.ridge)[points]
     if is_free:
-        y = problem.signs[points]
+        y = problem.free_labels[points]
         F[:, :rank] -= np.outer(y, problem.origin[points] @ F[:, :rank])
         F[:, rank] = math.sqrt(problem.penalty) * y
         diagonal = diagonal + 2.0 * y * problem.shift[points]
@@ -10560,8 +10567,8 @@ def _passes_over_rows(problem, v):
     rows = problem.base.arrays
     y = np.zeros(problem.n)
     penalty = 0.0
-    if problem.signs is not None:
-        y = problem.signs
+    if problem.free_labels is not None:
+        y = problem.free_labels
         penalty = _SMALL_PENALTY * float(np.median(problem.diagonal - problem.ridge))
     bias = np.array([0.0, penalty * float(y @ v)])
     diagonal = problem.diagonal + penalty
@@ -10624,14 +10631,14 @@ def _by_descent(problem, limits, alpha, m):
         weights = v
         w = base._lift(v)
         of_weights = w
-        if problem.signs is not None and all(v[side].any() for side in problem.sides):
+        if problem.free_labels is not None and all(v[side].any() for side in problem.sides):
             weights = v.copy()
             for side in problem.sides:
                 weights[side] *= 0.5 * total / v[side].sum()
             of_weights = base._lift(weights)
         m[:] = base._margins(of_weights) + problem.ridge * weights
-        if problem.signs is not None:
-            m += _best_bias(problem.signs, m) * problem.signs
+        if problem.free_labels is not None:
+            m += _best_bias(problem.free_labels, m) * problem.free_labels
         problem.reads[0] += n * n + _PASSES * n * np.count_nonzero(active)
         gap = _relative_gap(weights, m - problem.ridge * weights, problem.ridge)
         if gap <= limits.tol:
@@ -10802,7 +10809,7 @@ def _by_faces(problem, limits, alpha, m, gap):
             continue
         # 3. Stop at the goal, or where more steps are of no use here.
         if gap <= limits.tol and is_rough:  # else the certificate has asked for more digits
-            if problem.signs is not None:
+            if problem.free_labels is not None:
                 _balance(problem, alpha, points[P], P, H, L, limits.tol)
             return "solved"
         if is_slow or work > _LONGEST_WALK:
@@ -10823,7 +10830,7 @@ def _balance(problem, alpha, points, P, H, L, tol):
     at the places P of the working set whose H has the Cholesky factor L on them.
     """
     lengths = problem.lengths[points]
-    a = problem.signs[points] / lengths
+    a = problem.free_labels[points] / lengths
     x = 1.0 / lengths
     _solve(L, P.size, x)
     flat = a.copy()
@@ -10841,7 +10848,9 @@ def _refine(problem, alpha, m, points, L):
     # A class with access "products" need not know how to restrict itself to the points of a face.
     if not _has_precise_products(problem.G) or problem.G._access == "products":
         return
-    if problem.signs is not None and np.ptp(problem.signs[points]) == 0.0:  # by rounding
+    if (
+        problem.free_labels is not None and np.ptp(problem.free_labels[points]) == 0.0
+    ):  # by rounding
         return
     G = problem.G.restrict(points)
     lengths = problem.lengths[points]
@@ -10882,7 +10891,7 @@ def _first_method(problem, limits, support):
         return _DESCENT
     is_stored = problem.G._access == "stored"
     if np.min(problem.ridge) > 0.0 or (
-        is_stored and problem.signs is None
+        is_stored and problem.free_labels is None
     ):  # else faces are faster
         return _PAIRS
     return _FACES
@@ -10976,7 +10985,7 @@ def _exact_loop(G, k, until, alpha, m, method, reads, problem, limits):
         is_halved = new_gap < 0.5 * gap
         # 4. Choose the next method.
         support = np.count_nonzero(alpha)
-        is_free = problem.signs is not None
+        is_free = problem.free_labels is not None
         following = _next_method(limits, current, end, support, is_halved, is_free)
         method[0] = following
         if following == _PAIRS and support > _LARGEST_FACE:
@@ -11120,7 +11129,7 @@ def max_margin(
     if weights is not None:
         alpha = _weights(_amounts(weights, "start", problem.n))
         support = np.count_nonzero(weights)
-        if problem.signs is None and not problem.lengths.all():
+        if problem.free_labels is None and not problem.lengths.all():
             # A row of zeros, next to the largest, is a witness by itself: begin there.
             alpha[:] = 0.0
     for side in problem.sides:
@@ -11330,8 +11339,12 @@ def witnesses(G: GramLike, result: Result | ArrayLike) -> Witnesses | None:
     #    the few to one class.
     chosen = np.zeros(len(G))
     chosen[index] = weights
-    if G.signs is not None:
-        totals = np.where(G.signs > 0.0, chosen[G.signs > 0.0].sum(), chosen[G.signs < 0.0].sum())
+    if G.free_labels is not None:
+        totals = np.where(
+            G.free_labels > 0.0,
+            chosen[G.free_labels > 0.0].sum(),
+            chosen[G.free_labels < 0.0].sum(),
+        )
         chosen = 0.5 * chosen / totals if totals.all() else p
     upper = certificate(G, chosen, chosen, precise=True)[1]
     if not strict:
@@ -11350,11 +11363,11 @@ def _few_witnesses(G, index):
     they can be had, are brought near length 1, with columns near 1.
     """
     nobody = index[:0], np.zeros(0)
-    if not index.size or (G.signs is not None and np.ptp(G.signs[index]) == 0.0):
+    if not index.size or (G.free_labels is not None and np.ptp(G.free_labels[index]) == 0.0):
         return nobody
     balanced = _balanced_rows(G, index)
     is_zero = G.diagonal()[index] == 0.0 if balanced is None else balanced[1] == 0.0
-    if G.signs is None and is_zero.any():  # a point at 0 is a witness by itself
+    if G.free_labels is None and is_zero.any():  # a point at 0 is a witness by itself
         return index[is_zero][:1], np.ones(1)
     if balanced is None:
         return _few_by_products(G, index)
@@ -11384,8 +11397,8 @@ def _few_by_products(G, index):
         # The roots of a matrix are rows, with half of its digits.
         H = G.block(chosen, chosen).astype(np.float64)
         H /= H.diagonal().max() or 1.0
-        if G.signs is not None:
-            y = G.signs[chosen]
+        if G.free_labels is not None:
+            y = G.free_labels[chosen]
             H += np.outer(y, y)
         sizes, vectors = np.linalg.eigh(H)
         p = _fewest(vectors * np.sqrt(np.maximum(sizes, 0.0)), p, 1e-7)
@@ -11431,8 +11444,8 @@ def _balanced_rows(G, index):
         return None
     rows, c = of_points
     rows = rows * c[:, None]
-    if G.signs is not None:
-        rows = np.column_stack((rows, G.signs[index]))
+    if G.free_labels is not None:
+        rows = np.column_stack((rows, G.free_labels[index]))
     rows = rows[:, rows.any(axis=0)]
     columns = np.frexp(np.abs(rows).max(axis=0, initial=0.0))[1]
     exponents = np.where(rows != 0.0, np.frexp(rows)[1] - columns, -1000).max(axis=1, initial=-1000)
@@ -11495,15 +11508,15 @@ def _exact_columns(G, index):
     else:
         return None
     lengths = np.ones(index.size)
-    if G.signs is None:  # then a weight can make up for the length of a row, which is rounded
+    if G.free_labels is None:  # then a weight can make up for the length of a row, which is rounded
         lengths = np.abs(c)
         c = np.sign(c)
     columns = [
         [x * Fraction(factor) for x, factor in zip(column, c.tolist(), strict=True)]
         for column in zip(*rows, strict=True)
     ]
-    if G.signs is not None:
-        columns.append([Fraction(label) for label in G.signs[index].tolist()])
+    if G.free_labels is not None:
+        columns.append([Fraction(label) for label in G.free_labels[index].tolist()])
     whole = []
     for column in columns:
         unit = math.lcm(*(x.denominator for x in column))
@@ -12120,8 +12133,8 @@ class MaxMarginClassifier:
         if result.separator is not None or not G._has_ridge:
             return multiple
         norm2, m, _ = G._measured(result.p, precise=True)
-        if G.signs is not None:
-            m = m + result.bias * G.signs
+        if G.free_labels is not None:
+            m = m + result.bias * G.free_labels
         of_slacks = G.ridge * result.p
         margins = m - of_slacks
         if margins @ (1.0 / G.ridge) > 0.0:  # else f is 0
