@@ -4770,9 +4770,11 @@ class PairGram(Gram):
     def _restrict(self, index):
         points, place = np.unique(self.point[index], return_inverse=True)
         ridge = self._ridges()[index] if self._has_ridge else 0.0
+        K = self.K.restrict(points)
         return self._changed(
             n=len(index),
-            K=self.K.restrict(points),
+            d=K.d,
+            K=K,
             labels=self.labels[points],
             ridge=ridge,
             point=place.astype(np.int32),

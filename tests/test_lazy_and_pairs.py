@@ -510,3 +510,17 @@ def test_labels_that_contradict_each_other_leave_no_margin_that_entries_show():
     labels[5] = 2
     result = fm.max_margin(fm.pair_gram(fm.gram(X), labels, 3))
     assert result.status == "rounding" and result.lower <= 0.0 and result.upper < 1e-7
+
+
+def test_restricted_pairs_of_a_given_matrix_take_values_at_their_points():
+    X = np.random.default_rng(0).normal(size=(9, 2))
+    K = X @ X.T + 1.0
+    pairs = fm.pair_gram(fm.gram(K, kernel="precomputed", normalize=None), np.arange(9) % 3, 3)
+    some = pairs.restrict(np.flatnonzero(pairs.point < 5))
+    assert some.d == 5
+    weights = np.arange(1.0, 11.0)
+    sums = np.zeros((5, 3))
+    np.add.at(sums, (some.point, some.right), weights)
+    np.subtract.at(sums, (some.point, some.wrong), weights)
+    scores = some.decision_function(weights, K[:, :5])
+    np.testing.assert_allclose(scores, K[:, :5] @ sums, rtol=1e-12)
