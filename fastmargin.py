@@ -48,7 +48,7 @@ m             margins m = G alpha = Z w, the larger the better
 rho, s        the margin; the scale max_i G_ii
 mu            smoothing parameter of a prox map
 gamma         parameter of the kernels "rbf", "laplacian" and "poly"; option of `isnkpvn`
-unit          2^-53, the largest relative error of one operation in double precision
+unit          the largest relative error of one operation: 2^-53 in double precision, 2^-24 in single
 
 Threads.  Large arrays are shared among Numba's threads (NUMBA_NUM_THREADS, numba.set_num_threads).  Results do not
 depend on their number.
@@ -438,7 +438,7 @@ _TRACE = np.dtype(
 )
 
 
-# The door.  What a user passes is read here, once.  Numbers are float64, float32, integers or booleans, dense or
+# The door.  What a user passes is read here.  Numbers are float64, float32, integers or booleans, dense or
 # sparse.  Behind the door they are finite floats, and points and matrices have a size at which squares, products and
 # roots neither overflow nor lose digits.  Input that cannot be such numbers is refused
 # with its place and a line of Python that helps.
@@ -2133,10 +2133,10 @@ def _kernel_class(kernel):
     return _KERNELS[_choice(kernel, "kernel", tuple(_KERNELS))]
 
 
-def _kernel(kernel, X, params, is_moved=False):
+def _kernel(kernel, X, params, may_move=False):
     """Return the `Kernel` of a name or callable with its parameters; training points X determine gamma and the center.
 
-    ``is_moved`` allows "linear" to choose another origin, which changes the values of K.
+    ``may_move`` allows "linear" to choose another origin, which changes the values of K.
     """
     kind = _kernel_class(kernel)
     unknown = sorted(set(params) - set(kind.takes))
@@ -2156,7 +2156,7 @@ def _kernel(kernel, X, params, is_moved=False):
         gamma = _gamma_of(params.get("gamma", "scale"), params.get("sigma2"), X)
     coef0 = _number(params.get("coef0", 1.0), "coef0", closed=True)
     degree = _count(params.get("degree", 3), "degree", 1)
-    return kind(kernel, gamma, coef0, degree, _center(kind, X, is_moved))
+    return kind(kernel, gamma, coef0, degree, _center(kind, X, may_move))
 
 
 def _meant(unknown):
@@ -2171,9 +2171,9 @@ def _meant(unknown):
     return ""
 
 
-def _center(kind, X, is_moved):
+def _center(kind, X, may_move):
     """Return the point that is subtracted from all points to lose fewer digits, or None to leave them in place."""
-    is_linear = kind is _Linear and is_moved
+    is_linear = kind is _Linear and may_move
     reads_distances = kind.of_distances and not (_is_sparse(X) or _is_mapped(X))
     if not (is_linear or reads_distances):
         return None
@@ -2213,8 +2213,9 @@ def _constant_feature(constant, name):
     """Return a constant feature; refuse one of another size than points may have."""
     if not _is_within(constant, _POINTS):
         low, high = _POINTS
+        or_zero = "0, or " if name == "intercept" else ""
         raise ValueError(
-            f"{name} is {constant:g}, and must be 0, or from {low:g} to {high:g}: give about the length of the points"
+            f"{name} is {constant:g}, and must be {or_zero}from {low:g} to {high:g}: give about the length of points"
         )
     return constant
 
@@ -2526,7 +2527,7 @@ def kernel_matrix(
 
 # Scores of new points
 #
-# Scores are sums f_j(x) = sum_i alpha_ji c_i K(x_i, x), over the normaliser of x.  A Gram makes the object
+# Scores are sums f_j(x) = sum_i alpha_ji c_i K(x_i, x), times the normaliser of x.  A Gram makes the object
 # below that fits it, once, from the weights; it holds the points of the support alone.
 
 
@@ -2539,12 +2540,14 @@ def _new_points(X, kernel, d):
 
 
 class _KernelScores(NamedTuple):
-    """f_j(x) = sum_i coefficients_ji K(x_i, x) over the normaliser of x.
+    """f_j(x) = sum_i coefficients_ji K(x_i, x), times the normaliser of x.
 
     kernel, points : the kernel, and the points of the support as it reads them
     places : array of int, their numbers among the training points
     coefficients : array, shape (j, k)
-    normalize, common : the option, and under "max" the factor 1 / max_i K(x_i, x_i)^(1/2) of all points
+    normalize : the option
+    common : what multiplies all scores: of G, under "max", 1 / max_i K(x_i, x_i)^(1/2), and 1 otherwise; of a
+        classifier this times `_multiple`
     d : int, columns of new points
     offset : float, what is added to all K(x, x'): the square of a constant feature
     """
@@ -2578,7 +2581,7 @@ class _KernelScores(NamedTuple):
 
 
 class _LinearScores(NamedTuple):
-    """f_j(x) = <w_j, (x - origin, constant)> over the normaliser of x.
+    """f_j(x) = <w_j, (x - origin, constant)>, times the normaliser of x.
 
     separators : array, shape (j, d), or (j, d + 1) with a constant
     origin : array, shape (d,)
@@ -3957,7 +3960,7 @@ class _SparseRows(
 
 
 class SparseGram(_RowGram):
-    """G of sparse points, Z Z' by the non-zeros of the rows z_i = y_i x_i / scale, made by `features` of a sparse X.
+    """G of sparse points, Z Z' by the non-zeros of the rows z_i = c_i x_i, made by `features` of a sparse X.
 
     Attributes
     ----------
@@ -4147,7 +4150,7 @@ def features(
 ) -> Gram:
     """Make G of points and labels for the linear kernel, in the memory of the points: dense, sparse, or on disk.
 
-    G = Z Z' + diag(r), by the rows z_i = c_i x_i, with c_i = y_i over the normaliser of x_i.  G is never formed.
+    G = Z Z' + diag(r), by the rows z_i = c_i x_i, with c_i = y_i / length.  G is never formed.
 
     Parameters
     ----------
@@ -4156,10 +4159,10 @@ def features(
         Memory-mapped points (`numpy.memmap`, ``numpy.load(..., mmap_mode="r")``) are read from the file in every
         product, without an origin or a constant.
     y : array, shape (n,), optional
-        Their labels, -1 or +1.  None gives the unsigned K, with c_i = 1 over the normaliser: see `pair_gram` and
+        Their labels, -1 or +1.  None gives the unsigned K, with c_i = 1 / length: see `pair_gram` and
         `Gram.signed`.
     normalize : {"unit", "max", None}
-        The scale: "unit" is ||x_i||, "max" is max_i ||x_i||, None is 1.  Only None gives margins in the units of X.
+        The length: "unit" is ||x_i||, "max" is max_i ||x_i||, None is 1.  Only None gives margins in the units of X.
     intercept : float or "free"
         A number other than 0 is one more feature of all points, the last, before they are normalised.
         "free": as in `gram`.  With normalize=None the rows are then x_i - o for a point o near the points, if these are
@@ -4401,8 +4404,8 @@ def _empty_matrix(n):
 
 def _read(X, kernel, normalize, intercept, params):
     """Return (the `Kernel`, points as it reads them); a free intercept without normalisation allows another origin."""
-    is_moved = _is_free(intercept) and normalize is None
-    kernel = _kernel(kernel, X, params, is_moved)
+    may_move = _is_free(intercept) and normalize is None
+    kernel = _kernel(kernel, X, params, may_move)
     points = kernel.prepare(X)
     is_shared = points.rows is X and isinstance(X, np.ndarray) and not _is_mapped(X)
     if is_shared and kernel.name != "precomputed":
@@ -4513,7 +4516,7 @@ def gram(
     kernel, points = _read(X, kernel, normalize, intercept, params)
     if kernel.function is None:
         G = LazyGram(kernel, points, normalize, _constant(intercept))
-    else:  # its matrix is one that is given
+    else:  # its matrix stands in as a given one while G is made
         values, error = _symmetric(kernel.table(points), "kernel(X, X)")
         G = LazyGram(_GIVEN, _GIVEN.prepare(values), normalize, _constant(intercept))
     if signs is not None:
@@ -4521,7 +4524,7 @@ def gram(
     matrix = (G if G.kernel.name == "precomputed" else G._without_zeros()).dense()
     if is_given:  # new points come with their values
         points = points._replace(rows=np.empty((len(points.rows), 0)))
-    G = G._changed(kernel=kernel, points=points, d=X.shape[1])  # a function gets its points, too
+    G = G._changed(kernel=kernel, points=points, d=X.shape[1])  # a function scores
     return _with_options(DenseGram._of(matrix, error, G), intercept, ridge)
 
 
@@ -4853,7 +4856,7 @@ def pair_gram(K: GramLike, labels: ArrayLike, n_classes: int, *, ridge: ArrayLik
     -----
     Weights alpha of the pairs give a table of class weights, T_ci = sum_j alpha_(i,j) ([c = y_i] - [c = j]).  The
     scores of the classes are f_c = sum_i T_ci K(x_i, .); ``G.decision_function`` returns them.  (G alpha)_(i,j) is half
-    of f_{y_i}(x_i) - f_j(x_i).  By Theorem 5.1 the margin of G is 1/sqrt(2) times the multiclass margin:
+    of f_{y_i}(x_i) - f_j(x_i).  By Theorem 5.1 the margin of G is, 1/sqrt(2) times the multiclass margin,
 
         rho = max_T min_{i, j != y_i} (f_{y_i}(x_i) - f_j(x_i)) / (sqrt(2) ||f||),    ||f||^2 = sum_c ||f_c||^2.
 
@@ -6017,11 +6020,10 @@ def _in_form(alpha, p, signs, k):
         raise ValueError(
             "p must have weights of at least 0, as solution(*state) -> (alpha, p) returns it"
         )
-    is_one = alpha is p
     if signs is not None:  # then the plane of alpha does not depend on the origin of G
-        alpha = _balanced(alpha, signs)
-    if is_one:
-        p = alpha
+        balanced = _balanced(alpha, signs)
+        p = balanced if p is alpha else p
+        alpha = balanced
     # A sum that updates may have rounded is left as it is: then alpha and p may be one, which saves a product.
     if abs(_total(p) - 1.0) > min(_DRIFT * (k + 1), 1e-12):
         p = _weights(p, signs)
@@ -11592,7 +11594,7 @@ def _proved(G, index, weights):
 # The classifier follows scikit-learn's conventions for estimators without importing its base classes.  Where
 # scikit-learn is loaded, errors and warnings are of its types; some words are those that its own checks look for.
 
-# For more points G is evaluated on demand.
+# For more points G of "poly", "rbf" and "laplacian" is evaluated on demand.
 _STORED_POINTS = 3000
 # Where rounding hides the soft margin of a larger C, one with C max_i G_ii near this number stands in, for weights of 1
 # in the mean.
@@ -11656,6 +11658,7 @@ def _class_factors(given, classes, totals):
         return totals.sum() / (classes.size * totals)
     names = classes.tolist()
     given = {} if given is None else given
+    # As in scikit-learn unknown classes are an error only where a known one is missing.
     if not hasattr(given, "keys") or (set(names) - set(given) and set(given) - set(names)):
         raise ValueError(
             f'class_weight must be None, "balanced" or a dict of weights by class, {names}; got {given!r}'
@@ -11761,8 +11764,9 @@ class MaxMarginClassifier:
     f has the scale of a support vector machine: with a hard margin, the least y_i f(x_i) is 1.
 
     Points that cannot be separated have no hard margin.  Then a warning says what was proved, `interval_` and `result_`
-    hold it, and f is that of a soft margin, with the C that the warning names, about 1 / max_i G_ii.  Its weights stand
-    in `dual_coef_` alone.  This also happens for C above 1e4 / max_i G_ii if rounding hides the soft margin.
+    hold it, and f is that of a soft margin, with the C that the warning names, about 1 / max_i G_ii over the mean
+    weight.  Its weights stand in `dual_coef_` alone.  This also happens for C above 1e4 times that if rounding hides
+    the soft margin.
 
     A point of sample_weight k counts as k copies of it, also for gamma="scale", and copies count as one point with the
     sum of their weights (proof: "Copies of a point" in figures/THEOREMS.md); points of a precomputed kernel or in a
@@ -11775,13 +11779,13 @@ class MaxMarginClassifier:
 
     If the kernel is "linear", and there are fewer columns than points and than 3,000, columns may have different units:
     where no weights of points in double precision give the separator, its coordinates are found and certified, as in
-    `separator_margin`.  Then `interval_` is narrower than the interval of `result_`.  Where one column is up to 1e8
-    times as wide as another, tol=1e-6 was reached in every trial; beyond, rounding may hide more.  Sparse X take part
-    as long as they have up to 2^26 entries with their zeros.
+    `separator_margin`.  Then `interval_` is of these, in ``result_.separator``, and narrower than what
+    ``result_.alpha`` proves.  Where one column is up to 1e8 times as wide as another, tol=1e-6 was reached in every
+    trial; beyond, rounding may hide more.  Sparse X take part as long as they have up to 2^26 entries with their zeros.
 
-    Memory: "linear" needs the points alone.  G is stored for a kernel matrix or function, and for other kernels for up
-    to 3,000 points, 72 MB; beyond, it is evaluated on demand.  What scores new points is kept, G is not.  Sparse X stay
-    sparse with "linear", "poly" and "rbf", and become dense with other kernels.
+    Memory: "linear" needs the points alone.  G is stored for a kernel matrix, a function and "ntk", and for other
+    kernels for up to 3,000 points, 72 MB; beyond, it is evaluated on demand.  What scores new points is kept, G is not.
+    Sparse X stay sparse with "linear", "poly" and "rbf", and become dense with other kernels.
 
     Examples
     --------
@@ -11972,7 +11976,7 @@ class MaxMarginClassifier:
                 # "scale" depends on the sample weights, which representations do not know.
                 sigma2 = params.pop("sigma2", None)
                 params["gamma"] = _gamma_of(self.gamma, sigma2, X, data.weights)
-            # On demand values of "ntk" are off by more than tol; once they are stored, they are the kernel.
+            # Rounding of "ntk" on demand would hide small margins; a stored matrix counts as exact.
             is_stored = callable(self.kernel) or self.kernel in ("precomputed", "ntk")
             make = gram if is_stored or X.shape[0] <= _STORED_POINTS else lazy_gram
             G = make(X, signs, kernel=self.kernel, **form, **params)
@@ -11985,11 +11989,11 @@ class MaxMarginClassifier:
         """
         C = _number(self.C, "C", infinite=True)
         weights = data.weights * self.class_weight_[data.labels]
-        ridge = np.repeat(0.5 / weights, self.classes_.size - 1)  # times C
+        ridge_of_C_1 = np.repeat(0.5 / weights, self.classes_.size - 1)
         G = hard
         if C < math.inf:
-            self._refuse_C(ridge, hard.scale)
-            G = hard.with_ridge(ridge / C)
+            self._refuse_C(ridge_of_C_1, hard.scale)
+            G = hard.with_ridge(ridge_of_C_1 / C)
         # 1. Find the margin.
         result = max_margin(G, tol=self.tol)
         has_no_margin = result.lower <= 0.0 and result.status in ("infeasible", "rounding")
@@ -12003,7 +12007,7 @@ class MaxMarginClassifier:
         soft_C = float(f"{usual if C == math.inf else _SOFT * usual:.0e}")
         if has_no_margin and C > soft_C:
             _warn(self._advice_without_margin(data, soft_C, pair))
-            G, result = self._fall_back(G, hard.with_ridge(ridge / soft_C))
+            G, result = self._fall_back(G, hard.with_ridge(ridge_of_C_1 / soft_C))
         elif self.status_ != "certified":
             _warn(self._advice_on_interval(), _known_as("ConvergenceWarning", UserWarning))
         self.margin_ = self.interval_[0]
@@ -12021,9 +12025,9 @@ class MaxMarginClassifier:
         return "infeasible" if is_proved and self.C == math.inf else "rounding"
 
     def _fall_back(self, G, soft):
-        """Return the G of a soft margin and its `Result`, of which f is made where G has no margin.
+        """Return ``soft`` and its `Result`, of which f is made where G has no margin.
 
-        The lower bound is that of this f in G; the upper one stays.
+        It sets the lower bound to that of this f in G; the upper one stays.
         """
         result = max_margin(soft, tol=self.tol)
         lower = certificate(G, result.alpha, self.result_.p)[0]
@@ -12037,9 +12041,10 @@ class MaxMarginClassifier:
         least = math.nextafter(ridge.max() / high, math.inf)
         largest = math.nextafter(ridge.min() / low, 0.0)
         if not least <= self.C <= largest:
+            remedy = ", or give C=inf, the hard margin" if self.C > largest else ""
             raise ValueError(
                 f"C={self.C:g} must be from {_written(least, 2, _UP)} to {_written(largest, 2, _DOWN)}, as max_i G_ii "
-                f"is {scale:g}: bring the columns to one scale, as by StandardScaler(), or give C=inf, the hard margin"
+                f"is {scale:g}: bring the columns to one scale, as by StandardScaler(){remedy}"
             )
 
     def _advice_without_margin(self, data, C, pair):
@@ -12129,7 +12134,8 @@ class MaxMarginClassifier:
     def _multiple(self, G, result):
         """Return t for f of the weights t p: the least margin is 1 then, or with slacks the objective is least.
 
-        The slacks r_i p_i of p have lost their digits where a large C makes f cancel: those that f leaves count.
+        At a large C the slacks r_i p_i have lost their digits.  So t minimizes the objective with max(0, 1 - t m_i),
+        for the margins m without the ridge.
         """
         multiple = 1.0 / (result.upper * (result.lower if result.lower > 0.0 else result.upper))
         if result.separator is not None or not G._has_ridge:

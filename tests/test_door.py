@@ -805,7 +805,7 @@ REFUSALS = {  # by what is wrong: calls, their error, and words
                 (-1.0, ValueError, ["at least 0", "-1.0"]),
                 (NAN, ValueError, ["nan"]),
                 (INF, ValueError, ["inf"]),
-                (1e120, ValueError, ["1e+120", "1e-100 to 1e+100", "length of the points"]),
+                (1e120, ValueError, ["1e+120", "1e-100 to 1e+100", "length of points"]),
                 (1e-120, ValueError, ["1e-120"]),
             )
         ),
