@@ -1,6 +1,6 @@
 """fastmargin: certified margins by perceptrons, dual acceleration and diagonal descent.
 
-From the repository "fastmargin", version 2.0.0, whose figures/THEOREMS.md has the proof of every theorem.
+From the repository "fastmargin", version 3.0.0, whose figures/THEOREMS.md has the proof of every theorem.
 SPDX-License-Identifier: MIT.  Copyright (c) 2026 The fastmargin authors.  This file is the whole library, and may be
 copied into any project.
 
@@ -120,7 +120,7 @@ from numba import get_num_threads, njit, prange, threading_layer
 from numba.extending import is_jitted, overload, register_jitable
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-__version__ = "2.0.0"
+__version__ = "3.0.0"
 __all__ = [
     "ALGORITHMS",
     "Gram",
