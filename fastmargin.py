@@ -29,7 +29,7 @@ and for every alpha with ||alpha||_G > 0 and every p in the simplex Delta_n
 
     min_i (G alpha)_i / ||alpha||_G  <=  rho  <=  ||p||_G                       (weak duality)
 
-so every algorithm here, at every iteration, carries an interval ``lower <= rho <= upper``.  A p with
+so every algorithm here, at every checkpoint, carries an interval ``lower <= rho <= upper``.  A p with
 ||p||_G <= eps proves that no margin above eps exists (Gordan's alternative).
 
 Conventions.  s = max_i G_ii is the scale.  Where a paper assumes ||x_i|| <= 1, steps are in units of 1/s here, and
@@ -5005,7 +5005,7 @@ _NOTHING = _Seen(0.0, 0.0, 0.0)  # of v = 0
 def _with_slacks(length, slacks, ridge):
     """Return 1 / sqrt(length^2 + sum_i slack_i^2 / r_i), or 0 where a point without ridge has a slack.
 
-    Nothing has neither length nor slacks but by underflow: this is 0, too.
+    All of them are 0 by underflow alone: then it is 0, too.
     """
     terms = np.zeros(slacks.size)
     largest = length
@@ -5205,7 +5205,7 @@ def _by_products(G, alpha, p, rounding, precise, products):
     else:
         found = [(*products(v), rounding) for v in points]
 
-    # 3. With a free intercept p is ``tilt`` away, in ||.||_1, from half its weight in each class.
+    # 3. With a free intercept p is tilt = |y'p| away, in ||.||_1, from half its weight in each class.
     tilt = 0.0
     if G.free_labels is not None:
         tilt = abs(sum(_precise_dot(G.free_labels, points[0])))
@@ -5213,7 +5213,7 @@ def _by_products(G, alpha, p, rounding, precise, products):
             raise ValueError(
                 "p must have half its weight in each class, as that of momentum and max_margin has"
             )
-    # Half the weight in each class is at most 2 tilt away, relative to sum p >= 1/2; this is twice that.
+    # Relative to sum p >= 1/2 that is at most 2 tilt, which is doubled for rounding.
     seen = [
         _seen_by_product(G, v, norm2, m, own._replace(length=own.length + 4.0 * tilt))
         for v, (norm2, m, own) in zip(points, found, strict=True)
@@ -5531,8 +5531,8 @@ def _at_origin(G, w):
 
 
 def _margin_of_coordinates(G, ridge, w, bias, bias_error=0.0):
-    """Return `separator_margin` for a bias of the stored rows, the sum of some numbers, known to ``bias_error``; None
-    is the best bias."""
+    """Return `separator_margin` for ``bias``: numbers whose sum is that of the stored rows, to ``bias_error``; None for
+    the best one."""
     # 1. Bring w near 1 by a power of two, which is exact; margins of 1 become margins of ``goal``.
     exponent = max(math.frexp(float(np.abs(w).max()))[1], -1000)  # goal must be a number
     w = np.ldexp(w.astype(np.float64), -exponent)
@@ -5606,8 +5606,8 @@ def _margins_of(G, w):
 def contradiction(X: Any, y: ArrayLike) -> tuple[int, int] | None:
     """Find two equal points with different labels, which no kernel separates: then rho <= 0, whatever rounding does.
 
-    This is the one proof that there is no margin at all.  The status "infeasible" only says that there is none above
-    some eps.
+    The status "infeasible" only says that there is no margin above some eps.  For the linear kernel and "poly"
+    `witnesses` prove more.
 
     Parameters
     ----------
@@ -5728,8 +5728,8 @@ class RunOptions(_Options, total=False):
         Keep alpha at every checkpoint, in Result.iterates.
     callback : callable, optional
         Called at every checkpoint with a partial Result, which it may keep and change; its status is "running" until
-        the last.  If the run turns out to end there, it is called again.  If the callback returns True, the
-        run ends as "stopped".
+        the last.  If the run turns out to end there, it is called again.  If the callback returns True, the run ends as
+        "stopped".  `max_margin` may still improve on the last one by coordinates.
     start : Result, optional
         Go on from this Result, a partial one included, of the same algorithm on the same G, which is not checked: T1
         iterations and then T2 are T1 + T2, bit for bit.  Other options are those of this call.  `max_margin` also takes
@@ -5842,7 +5842,7 @@ def drive(
     >>> fm.drive(G, worst_row, state, lambda alpha, m: (alpha, alpha, m, m), max_iter=100, separates=True).status
     'separated'
     """
-    # 1. Check what the user gives, and compile the loop, outside the clock, by an entry that goes nowhere.
+    # 1. Check what the user gives, and compile a compiled loop, outside the clock, by an entry that goes nowhere.
     G = _checked(G)
     if G.free_labels is not None and not takes_free:
         raise ValueError(
@@ -6054,7 +6054,7 @@ class _Goals(NamedTuple):
         return is_sharp and self.status(bounds, p) == "running"
 
     def hides(self, bounds):
-        """Return True if the gap as computed may be closed, but rounding may be all of it."""
+        """Return True if the gap as computed is closed, or no wider than rounding."""
         if self.tol is None:
             return False
         gap = bounds.upper - bounds.lower - bounds.blur
@@ -9079,10 +9079,10 @@ def steepest_descent(
 #
 # Four rules choose:
 #
-#     (1) NEWTON comes first with a ridge, where a class has at most 256 coordinates.  Else FACES come first for at most
-#         256 points, and DESCENT where it can be.  Else PAIRS do where every point has a ridge, or entries are stored
-#         and no intercept is free, and FACES elsewhere.  A support to begin with goes to FACES, one of more than 512
-#         points to PAIRS.
+#     (1) NEWTON comes first where every point has a ridge, in at most 256 coordinates, fewer than points.  Else FACES
+#         come first for at most 256 points, and DESCENT where it can be.  Else PAIRS do where every point has a ridge,
+#         or entries are stored and no intercept is free, and FACES elsewhere.  A support to begin with goes to FACES,
+#         one of more than 512 points to PAIRS.
 #     (2) DESCENT goes on while it is fast, but over pairs whose entries it reads FACES follow if these can hold the
 #         support.  NEWTON goes on while it halves the gap.  FACES go on, but those that began with at most 256 points
 #         end beyond that number, where pair steps are faster.
@@ -9094,7 +9094,7 @@ def steepest_descent(
 #
 # A method says why it ends:
 #
-#     "solved"      the gap, or ||p||_G, is as small as was asked; NEWTON cannot tell, and says so at its end
+#     "solved"      the gap, or ||p||_G, is as small as was asked; NEWTON does not check, and ends so
 #     "large"       the support is too large for this method
 #     "few"         the support is small enough for faces
 #     "slow"        the steps gain too little, or the method is at a limit of its work
@@ -9139,7 +9139,8 @@ _SWEEPS = 4
 _CLOSER = 0.3
 
 # Faces:
-#   largest support for which faces come first; 64 x1.07 (up to x2.6), 1,024 x1.29 (up to x3.3)
+#   most points or support for which faces come first, and coordinates for which Newton steps do; 64 x1.07 (up to
+#   x2.6), 1,024 x1.29 (up to x3.3)
 _FIRST_FACE = 256
 #   largest support that is given faces, twice as large where pair steps get nowhere; 1,000 x1.6 to x4.8
 _LARGEST_FACE = 3000
@@ -9218,7 +9219,6 @@ class _Problem:
     adder : what `_adder` returns, which keeps columns, or None
     last : the last product (v, v'Gv, G v), or None
     kept : what `_at_hand` returned last, or (None, None)
-    is_done : True if the last iteration has nothing to follow
     has_warned : True if this run has said that it may take long
     """
 
@@ -9243,12 +9243,11 @@ class _Problem:
         self.adder = _adder(self.base)
         self.last = None
         self.kept = (None, None)
-        self.is_done = False
         self.has_warned = False
 
     @functools.cached_property
     def matrix(self):
-        """The matrix of the base if it is stored, or if an entry costs more than to read all that it has."""
+        """The matrix of the base if it is stored, or of rows that are wider than they are many, up to 4,000 points."""
         base = self.base
         if isinstance(base, DenseGram):
             return base.matrix
@@ -10710,7 +10709,7 @@ def _with_violators(problem, points, H, m, divisor, below):
 def _first_working_set(problem, alpha, m, precision):
     """Return (points, H): all points if they are few, else the support and half as many points of least margin.
 
-    Of a support that is too large it takes the points that violate optimality most.
+    Where the support is too large, they are those that violate optimality most, of all.
     """
     if problem.n <= _FIRST_FACE:
         points = np.arange(problem.n)
@@ -10723,7 +10722,8 @@ def _first_working_set(problem, alpha, m, precision):
         points = np.union1d(support, np.arange(0, problem.n, -(-problem.n // _FEWEST_VIOLATORS)))
     if points.size > 3 * _LARGEST_SET // 4:  # else there is too little room for violators
         violations = _violations(alpha, m, problem.lengths)
-        points = np.sort(np.argpartition(violations, -_LARGEST_SET)[-_LARGEST_SET:])
+        most = min(_LARGEST_SET, problem.n)
+        points = np.sort(np.argpartition(violations, -most)[-most:])
     H = np.empty((0, 0), precision)
     return _with_violators(problem, points, H, m, 2, math.inf)
 
@@ -10733,9 +10733,7 @@ def _by_pairs(problem, limits, alpha, m, gap):
 
     Of a support that is too large for the set, weights outside stay as they are.
     """
-    inner_tol = (
-        0.5 * limits.tol
-    )  # what a working set is solved to, and violators beyond are not seen
+    inner_tol = 0.5 * limits.tol  # the gap to which a set is solved; smaller violations do not join
     points, H = _first_working_set(problem, alpha, m, np.float32)
     is_complete = False  # True if no point outside is a violator
     sets_left = 1 + _SWEEPS * problem.n // _LARGEST_SET
@@ -10745,7 +10743,7 @@ def _by_pairs(problem, limits, alpha, m, gap):
             return "large"
         # 1. Solve on the working set, and bring all margins up to date.
         size = points.size
-        # A factor for faces takes as much as size / 3 sweeps.
+        # A factor for faces takes as much as size / 3 sweeps: so a small part of that is allowed.
         most = max(_STEPS_PER_POINT, size // 128) * size
         aim = max(inner_tol, _LEFT * gap)
         weights, steps = _solve_by_pairs(
@@ -10775,9 +10773,7 @@ def _by_faces(problem, limits, alpha, m, gap):
 
     The Cholesky factor L of the face P goes on from one working set to the next.
     """
-    inner_tol = (
-        0.5 * limits.tol
-    )  # what a working set is solved to, and violators beyond are not seen
+    inner_tol = 0.5 * limits.tol  # the gap to which a set is solved; smaller violations do not join
     is_rough = gap > limits.tol
     is_small = np.count_nonzero(alpha) <= _FIRST_FACE  # pair steps overtake faces that outgrow this
     points, H = _first_working_set(problem, alpha, m, np.float64)
@@ -10931,7 +10927,7 @@ def _are_zero(G, points):
 
 
 def _proof_of_no_margin(problem, eps, p):
-    """Return the upper end at which the witness p counts as a proof, 0 where rounding alone could make one."""
+    """Return the upper end at which the witness p counts as a proof, 0 where p is none, or one by rounding alone."""
     support = np.flatnonzero(p)
     is_hard = not problem.ridge[support].any()
     if support.size <= len(problem.sides) and is_hard and _are_zero(problem.base, support):
@@ -10945,14 +10941,14 @@ def _proof_of_no_margin(problem, eps, p):
     return bound if eps > least else 0.0
 
 
-def _exact_loop(G, k, until, alpha, m, method, reads, problem, limits):
+def _exact_loop(G, k, until, alpha, m, method, done, reads, problem, limits):
     """Minimize by one method in every iteration: the loop that the driver is given.
 
-    ``method`` has one entry, the method of the next iteration; ``reads`` is that of the problem.  An iteration that has
-    nothing to follow sets problem.is_done, and the loop halts before the next one.
+    Arrays of one entry: ``method``, that of the next iteration; ``done``, the tol from which on none is of use; and
+    ``reads``, that of the problem, which the driver keeps in the state.
     """
     witness = _WITNESS * limits.eps
-    while k < until and not problem.is_done:
+    while k < until and limits.tol < done[0]:
         if math.sqrt(max(_dot(alpha, m), 0.0)) <= witness * problem.reach(alpha):
             return k
         k += 1
@@ -10983,7 +10979,7 @@ def _exact_loop(G, k, until, alpha, m, method, reads, problem, limits):
         length = math.sqrt(max(norm2, 0.0) / problem.scale)
         new_norm = length / v.sum()
         if is_lost or length <= witness * problem.reach(v):
-            problem.is_done = True
+            done[0] = limits.tol
             break
         new_gap = 1.0 - m.min() / alpha.sum() / new_norm / new_norm
         is_halved = new_gap < 0.5 * gap
@@ -10995,7 +10991,7 @@ def _exact_loop(G, k, until, alpha, m, method, reads, problem, limits):
         if following == _PAIRS and support > _LARGEST_FACE:
             if current == _NEWTON and limits.in_coordinates:
                 # Nothing else sees more of so many points on so few coordinates.
-                problem.is_done = True
+                done[0] = limits.tol
                 break
             if not (problem.has_warned or limits.takes_newton_steps):
                 problem.has_warned = True
@@ -11006,14 +11002,15 @@ def _exact_loop(G, k, until, alpha, m, method, reads, problem, limits):
                     f"max_margin may take long: {support} points are in the support, too many for Newton steps; "
                     f"{remedy}, or for a larger tol; a callback shows the interval"
                 )
-        # 5. Halt if the next iteration would do the same.
+        # 5. Halt where rounding seems to be all, or nothing has changed.
         is_rounding = end == "rounding"
         if current == following == _PAIRS:
             is_rounding |= gap <= limits.tol
         if current == _FACES:
             is_rounding |= new_gap > _STALLED * gap and new_norm > (1.0 - limits.tol) * norm
         has_stalled = is_rounding and not is_halved and new_norm > _STALLED * norm
-        problem.is_done = has_stalled or (following == current and np.array_equal(alpha, start))
+        if has_stalled or (following == current and np.array_equal(alpha, start)):
+            done[0] = limits.tol
         # 6. Go over to faces where pair steps get nowhere.
         is_stuck = following == current == _PAIRS and not is_halved
         if is_stuck and support <= min(2 * _LARGEST_FACE, 3 * _LARGEST_SET // 4):
@@ -11070,9 +11067,9 @@ def max_margin(
     - "certified": upper - lower <= tol * upper.
     - "infeasible": p proves that there is no margin above 1e-9 sum_i p_i sqrt(G_ii), with features.
     - "rounding": neither can be proved.  With features tol is out of reach below about 1e-16 s / rho^2.  With a matrix,
-      or a kernel on demand, it is below 1e-15 s / rho^2.  The entries of these are rounded,
-      which may hide margins below 2e-8 sum_i p_i sqrt(G_ii): so no data are infeasible there, and the same points may
-      have a small margin with features.
+      or a kernel on demand, it is below 1e-15 s / rho^2.  The entries of these are rounded, which may hide margins
+      below 2e-8 sum_i p_i sqrt(G_ii): so no data but rows of zeros are infeasible there, and the same points may have a
+      small margin with features.
 
     *Unlike columns.*  Where the run would end as "rounding" or "infeasible", and the rows have fewer than 3,000
     coordinates, Newton steps look for the separator itself.  Its coordinates are certified where no weights are: they
@@ -11147,7 +11144,7 @@ def max_margin(
     result = drive(
         G,
         _exact_loop,
-        (alpha, m, np.array([method]), problem.reads),
+        (alpha, m, np.array([method]), np.array([math.inf]), problem.reads),
         lambda alpha, *_: (alpha, alpha),
         (problem, limits),
         max_iter=max_iter,

@@ -1714,3 +1714,30 @@ def test_witnesses_of_pairs_over_a_class_of_ones_own():
     G = fm.pair_gram(Own(Z), [0, 0, 0], 3)
     found = fm.witnesses(G, fm.max_margin(G))
     assert found.upper < 1e-6 and {0, 2} & set(G.point[found.indices].tolist()) != set()
+
+
+def test_a_run_that_rounding_ends_resumes_to_its_end(monkeypatch):
+    """Nothing follows its last iteration, and a run that was cut there knows it."""
+    for name, value in (("_FIRST_FACE", 8), ("_LARGEST_FACE", 12), ("_LARGEST_SET", 36)):
+        monkeypatch.setattr(fm, name, value)
+    for seed in (8, 12, 20, 27):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(36, 6))
+        y = np.where(X @ rng.normal(size=6) > 0.0, 1, -1)
+        X *= 10.0 ** rng.integers(-6, 7, 6)
+        G = fm.gram(X, y, kernel="linear", normalize="max", intercept="free")
+        whole = fm.max_margin(G, tol=1e-10)
+        assert whole.status == "rounding"
+        for cut in range(1, whole.n_iter + 1):
+            part = fm.max_margin(G, tol=1e-10, max_iter=cut)
+            resumed = fm.max_margin(G, tol=1e-10, start=part)
+            assert resumed.n_iter == whole.n_iter and resumed.status == whole.status
+            assert np.array_equal(resumed.alpha, whole.alpha)
+
+
+@pytest.mark.parametrize("size", [600, 700])
+def test_a_support_nearly_as_large_as_a_working_set_may_be(monkeypatch, size):
+    monkeypatch.setattr(fm, "_LARGEST_SET", size)
+    Z = np.random.default_rng(0).normal(size=(600, 3))
+    G = fm.gram(Z, np.where(Z[:, 0] > 0.0, 1, -1))
+    assert fm.max_margin(G, start=np.ones(600)).status == "certified"
