@@ -440,8 +440,8 @@ _TRACE = np.dtype(
 
 # The door.  What a user passes is read here.  Numbers are float64, float32, integers or booleans, dense or
 # sparse.  Behind the door they are finite floats, and points and matrices have a size at which squares, products and
-# roots neither overflow nor lose digits.  Input that cannot be such numbers is refused
-# with its place and a line of Python that helps.
+# roots neither overflow nor lose digits.  Input that cannot be such numbers is refused with its place and a line of
+# Python that helps.
 
 _WHOLE = 2**53  # beyond it not every integer is a number in double precision
 _POINTS = (1e-100, 1e100)  # the least and the largest size, max_ij |x_ij|, of points
@@ -3198,8 +3198,9 @@ def product(G: Gram, v: Array, out: Array) -> None:
 
 
 def add_column(G: Gram, i: int, c: float, m: Array) -> None:
-    """Add a column of G to margins, m <- m + c G e_i, in plain and in compiled code.  It costs 1/n of a
-    product with a matrix, and about half of one with rows.
+    """Add a column of G to margins, m <- m + c G e_i, in plain and in compiled code.
+
+    It costs 1/n of a product with a matrix, and about half of one with rows.
 
     Parameters
     ----------
@@ -4524,7 +4525,7 @@ def gram(
     matrix = (G if G.kernel.name == "precomputed" else G._without_zeros()).dense()
     if is_given:  # new points come with their values
         points = points._replace(rows=np.empty((len(points.rows), 0)))
-    G = G._changed(kernel=kernel, points=points, d=X.shape[1])  # a function scores
+    G = G._changed(kernel=kernel, points=points, d=X.shape[1])  # and the function scores new points
     return _with_options(DenseGram._of(matrix, error, G), intercept, ridge)
 
 
@@ -9056,8 +9057,7 @@ def steepest_descent(
 # ======================================================================================================
 #
 # Scale.  The weights alpha >= 0 have p = alpha / sum alpha.  Margins are in units of s: m = G alpha / s.  The length of
-# point i is length_i = sqrt(G_ii / s), so that the longest has length 1, until `begin` moves
-# the origin.
+# point i is length_i = sqrt(G_ii / s), so that the longest has length 1, until `begin` moves the origin.
 #
 # Problem.  Minimize alpha' m / 2 - sum alpha over alpha >= 0; then p has the least ||p||_G in the simplex.  At the
 # minimum m_i = 1 where alpha_i > 0, and m_i >= 1 elsewhere; a point with m_i < 1 is a violator.  The best multiple of
@@ -9067,8 +9067,8 @@ def steepest_descent(
 # b_i = 1 / length_i and H_ij = G_ij / (s length_i length_j), so that H_ii = 1.  Its gradient is
 # g_i = (m_i - 1) / length_i.
 #
-# The loop is `_exact_loop`.  An iteration minimizes by one method, and chooses the next one; the driver
-# certifies.  `max_margin` counts PAIRS and FACES as one method, on working sets:
+# The loop is `_exact_loop`.  An iteration minimizes by one method, and chooses the next one; the driver certifies.
+# `max_margin` counts PAIRS and FACES as one method, on working sets:
 #
 #     PAIRS     working set: pair steps on it, in single precision, as it takes in violators until none is left
 #     FACES     working set: Newton steps on its faces, by an updated Cholesky factor
@@ -9208,7 +9208,7 @@ class _Problem:
     n, diagonal, ridge : number of points, G_ii, and the r_i, 0 without a ridge
     has_ridge : True if some r_i are not 0
     base : G without its ridge and its free intercept
-    signs : y if the intercept is free, else None
+    free_labels : y if the intercept is free, else None
     shift : h, or None for 0, as before `begin` and after `finish`
     origin, penalty : v of the origin Z'v and k that `begin` chose, None and 0.0 before
     sides : index arrays of points, each of which has the same share of the weight: all points, or the two classes
@@ -10743,7 +10743,7 @@ def _by_pairs(problem, limits, alpha, m, gap):
             return "large"
         # 1. Solve on the working set, and bring all margins up to date.
         size = points.size
-        # A factor for faces takes as much as size / 3 sweeps: so a small part of that is allowed.
+        # A factor for faces takes as much as size / 3 sweeps.  So pair steps may take a small part of that.
         most = max(_STEPS_PER_POINT, size // 128) * size
         aim = max(inner_tol, _LEFT * gap)
         weights, steps = _solve_by_pairs(
