@@ -10743,8 +10743,8 @@ def _by_pairs(problem, limits, alpha, m, gap):
             return "large"
         # 1. Solve on the working set, and bring all margins up to date.
         size = points.size
-        # A factor for faces takes as much as size / 3 sweeps.  So pair steps may take a small part of that.
-        most = max(_STEPS_PER_POINT, size // 128) * size
+        # A factor for faces takes as much as size / 3 sweeps.  So pair steps may take a twentieth of that.
+        most = max(_STEPS_PER_POINT, size // 64) * size
         aim = max(inner_tol, _LEFT * gap)
         weights, steps = _solve_by_pairs(
             H, problem.lengths[points], alpha[points], m[points], aim, most
