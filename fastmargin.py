@@ -335,10 +335,11 @@ class Result(NamedTuple):
         Number of updates made, including those of ``start``.  Iteration 0 is the state before the first update.
     trace : structured array
         One row per checkpoint of this call, the first at its start.  Fields: iteration; products, the number of
-        products G v that the iterations made, where a column counts 1/n, whatever it costs; seconds, which the
-        iterations took without compilation; lower and upper.  Certificates count neither as products nor as seconds.
-        The last row comes from fresh products.  Earlier rows may come from vectors that the loop updates; then they are
-        widened by the errors that these updates may have made.
+        products G v that the start and the iterations made, where a column counts 1/n, whatever it costs; seconds,
+        which the iterations took without compilation; lower and upper.  Certificates count neither as products nor as
+        seconds.  The last row comes from fresh products.  Earlier rows may come from vectors that the loop updates;
+        then they are widened by the errors that these updates may have made.  Each row has the interval of its own
+        iterate, which may be wider than that of an earlier row; both hold.
     iterates : array, shape (checkpoints, n), or None
         With keep_iterates=True, alpha at every row of the trace.  None in the partial results that a callback sees.
     state : tuple
@@ -1225,6 +1226,7 @@ def _row_dots(rows, first, k, v, out):
         out[i], out[i + 1], out[i + 2], out[i + 3] = dots
     for i in range(whole, len(rows)):
         row = rows[i, :k]
+        # as above, so that a row has the same bits wherever it stands
         out[i], _, _, _ = _four_dots(row, row, row, row, v)
 
 
@@ -1253,9 +1255,11 @@ def _distribution(q, name, n):
     q = _array(q, name, 1)
     slack = 1e-9 if q.dtype == np.float64 else 1e-5
     q = q.astype(np.float64)
-    if q.size != n or q.min() < 0.0 or abs(q.sum() - 1.0) > slack:
+    if q.size != n or q.min() < 0.0:
+        raise ValueError(f"{name} must be {n} weights >= 0; got {q.size}, least {q.min():g}")
+    if abs(q.sum() - 1.0) > slack:
         raise ValueError(
-            f"{name} must be {n} weights >= 0, sum 1; got {q.size}, least {q.min():g}, sum {q.sum():.9g}"
+            f"the sum of {name} must be 1, and is {q.sum():.17g}: give {name} / {name}.sum()"
         )
     return q
 
@@ -1332,10 +1336,11 @@ def _excess(x, top, tau):
 def _simplex_tau(v, top, tau):
     """Return the threshold tau at which the excesses of v over top + tau sum to 1.
 
-    Newton's method starts at the tau given, and returns it if nothing exceeds it.  The method is exact once the
-    support no longer changes, if the last step came from a sum near 1 and lost no digits.  Each round divides the
-    product of sum - 1 and the number of entries in the support by at least four, so that double precision is reached
-    in O(log n) rounds; proof: "Passes of the projection onto the simplex" in figures/THEOREMS.md.
+    Newton's method starts at the tau given, which must not be above the answer.  Where nothing exceeds that, as in no
+    entries or NaN, it is returned.  The method is exact once the support no longer changes, if the last step came from
+    a sum near 1 and lost no digits.  Each round divides the product of sum - 1 and the number of entries in the support
+    by at least four, so that double precision is reached in O(log n) rounds; proof: "Passes of the projection onto the
+    simplex" in figures/THEOREMS.md.
     """
     previous_count = 0
     previous_tau = tau
@@ -1382,7 +1387,7 @@ def _project_simplex(v, out):
     for i in range(quarter):
         top = max(max(max(a[i], b[i]), max(c[i], d[i])), top)
     # 2. The threshold.  That of a few entries is a lower bound, often a near one.
-    start = _simplex_tau(v[: n // 64], top, -1.0)
+    start = _simplex_tau(v[: n // 64], top, -1.0)  # at -1 the largest entry alone has the excess 1
     tau = _simplex_tau(v, top, start)
     # 3. The projection.
     for i in range(n):
@@ -1878,7 +1883,7 @@ class Kernel(NamedTuple):
     def block(self, A: _Prepared, B: _Prepared, memory: Array | None = None) -> Array:
         """Return K(a_i, b_j) for prepared points A and B: in the precision and the place of ``memory``, if it is given.
 
-        If K is precomputed, the b_j are the first len(B) training points.
+        If K is precomputed, the b_j are the first training points, as many as B has.
         """
         shape = A.squares.size, B.squares.size
         out = np.empty(shape) if memory is None else memory[: math.prod(shape)].reshape(shape)
@@ -1972,7 +1977,7 @@ class _Gaussian(Kernel):
 
     Distances of few coordinates come from differences, with a relative error of e = `_sum_error`(d + 16), which exp
     reduces.  Others come from inner products, whose error is e times the squares of the points.  There ||x||^2 is taken
-    too small by that error: K is rounded upwards, and it is exactly 1 for two copies of a point.
+    too small by that error: K is rounded upwards, and in double precision it is exactly 1 for two copies of a point.
     """
 
     takes = ("gamma", "sigma2")
@@ -2114,6 +2119,8 @@ class _Function(Kernel):
         return 0.0
 
 
+# A new name is also told in the docstrings of `Kernel`, `gram`, `lazy_gram` and `MaxMarginClassifier`, and in
+# README.md.
 _KERNELS = {
     "linear": _Linear,
     "poly": _Polynomial,
@@ -2527,8 +2534,8 @@ def kernel_matrix(
 
 # Scores of new points
 #
-# Scores are sums f_j(x) = sum_i alpha_ji c_i K(x_i, x), times the normaliser of x.  A Gram makes the object
-# below that fits it, once, from the weights; it holds the points of the support alone.
+# Scores are sums f_j(x) = sum_i alpha_ji c_i K(x_i, x), times the normaliser of x.  A Gram makes one of two objects,
+# once, from the weights: `_KernelScores` holds the points of the support, `_LinearScores` the separators.
 
 
 def _new_points(X, kernel, d):
@@ -2670,6 +2677,7 @@ class Gram:
     ridge : array, shape (n,), or 0.0
     origin : array, shape (d,), or None for 0; the rows are those of x_i - origin
     unit : float, the largest relative error of one operation in a product
+    scale : float, s = max_i G_ii
 
     Notes
     -----
@@ -2860,14 +2868,14 @@ class Gram:
     def rounding(self) -> Rounding:
         """Return the `Rounding` of products.
 
-        A ridge adds 16 roundings: m_i = (K v)_i + r_i v_i and |(K v)_i| <= s l_i t, so |r_i v_i| <= |m_i| + s l_i t.
+        A ridge adds 16 roundings of its |r_i v_i|.  These are at most |m_i| + s l_i t, as |m_i - r_i v_i| <= s l_i t.
         """
         own = self._rounding()
         if not self._has_ridge:
             return own
-        lost = _sum_error(16)
-        square = own.square + lost if own.square else 0.0
-        return Rounding(own.margins + lost, square, own.length).scaled(self._share())
+        of_ridge = _sum_error(16)
+        square = own.square + of_ridge if own.square else 0.0
+        return Rounding(own.margins + of_ridge, square, own.length).scaled(self._share())
 
     def _share(self):
         """Return max_i G_ii without the ridge over that with it."""
@@ -2934,7 +2942,7 @@ class Gram:
         Parameters
         ----------
         ridge : float or array, shape (n,)
-            r_i: 0, or from 1e-16 to 1e16 times max_i G_ii.
+            r_i: 0, or from 1e-16 to 1e16 times max_i G_ii without a ridge.
 
         Examples
         --------
@@ -3091,8 +3099,8 @@ class Rounding(NamedTuple):
     """Bounds on the rounding errors of a product, known before it is computed.
 
     Let v have ||v||_1 <= 1.  Let m be the computed G v, and r^2 the computed v'Gv: of rows <w, w> for w = Z'v, of any
-    other G v'm.  With s = max_i G_ii, l_i = sqrt(K_ii / max_j K_jj) of G without its ridge, and t = sum_i l_i |v_i|,
-    which is at most 1,
+    other G v'm.  With s = max_i G_ii, l_i = sqrt(G_ii / max_j G_jj) without the ridge (1 in a class of your own), and
+    t = sum_i l_i |v_i|, which is at most 1,
 
         |m_i - (G v)_i| <= margins s l_i t + lost_i s,
         sqrt(max(r^2 - square s t^2, 0)) - length sqrt(s) t <= ||v||_G <= sqrt(r^2 + square s t^2) + length sqrt(s) t,
@@ -3272,8 +3280,9 @@ def _refuse_ridge(ridge, scale):
     if is_wrong.any():
         i = int(np.argmax(is_wrong))
         raise ValueError(
-            f"ridge is {ridge[i]:g} at row {i}, and must be 0, or from {low:g} to {high:g}, which is max_i G_ii times "
-            f"{_RATIOS[0]:g} and {_RATIOS[1]:g}: np.where(ridge < {low:g}, 0.0, np.minimum(ridge, {high:g}))"
+            f"ridge is {ridge[i]:g} at row {i}, and must be 0, or from {low:g} to {high:g}, which is max_i G_ii "
+            f"without a ridge times {_RATIOS[0]:g} and {_RATIOS[1]:g}: "
+            f"np.where(ridge < {low:g}, 0.0, np.minimum(ridge, {high:g}))"
         )
 
 
@@ -3421,7 +3430,7 @@ class DenseGram(Gram):
         return size, m, Rounding(margins, 2.0 * margins, 0.0)
 
     def _restrict(self, index):
-        matrix = self._block(index, index)
+        matrix = _frozen(self._block(index, index))
         if self._source is None:
             return self._take(index, matrix=matrix)
         source = self._source._restrict(index)
@@ -3431,7 +3440,7 @@ class DenseGram(Gram):
         matrix = self.matrix * y
         matrix *= y[:, None]
         source = None if self._source is None else self._source._with_signs(y)
-        return self._changed(matrix=matrix, labels=y, _source=source)
+        return self._changed(matrix=_frozen(matrix), labels=y, _source=source)
 
     def _scores(self, alpha):
         return super()._scores(alpha) if self._source is None else self._source._scores(alpha)
@@ -3470,7 +3479,8 @@ def _symmetric(given, name):
     if asymmetry > 0.0:
         matrix = matrix + matrix.T
         matrix *= 0.5
-    # More than double precision leaves: then entries are off by several times as much as they differ.
+    # Above 1e-12 of the largest entry, more than double precision leaves: then entries are off by several times as much
+    # as they differ.
     is_single = given.dtype == np.float32 or asymmetry > 1e-6 * slack
     return matrix, 4.0 * _ASYMMETRY * is_single
 
@@ -3571,8 +3581,8 @@ def _symmetric_rows(matrix, v, start, stop, out):
 @register_jitable
 def _triangle_start(n, part, count):
     """Return the first row of one of ``count`` parts of the upper triangle, which have equal areas."""
-    blocks = n / _STREAMS  # whole ones, or rows would be read twice
-    return _STREAMS * int(round(blocks * (1.0 - math.sqrt(1.0 - part / count))))
+    share = 1.0 - math.sqrt(1.0 - part / count)
+    return _STREAMS * int(round(n / _STREAMS * share))  # whole blocks, or rows would be added twice
 
 
 def _add_triangles(matrix, v, parts):
@@ -3720,7 +3730,8 @@ class _Rows(namedtuple("_Rows", "rows c ridge threads", defaults=(True,))):
 class FeatureGram(_RowGram):
     """G of points by their rows, Z Z' with z_i = c_i x_i.
 
-    `features` makes it of points and labels.  ``FeatureGram(Z)`` takes rows that have their signs already.
+    `features` makes it of points and labels.  ``FeatureGram(Z)`` takes rows that have their signs already.  It copies
+    no rows, and they must not change while G is in use.
 
     Attributes
     ----------
@@ -3742,7 +3753,7 @@ class FeatureGram(_RowGram):
             )
         rows = _points(rows, "rows")
         self.n, self.d = rows.shape
-        self.rows = rows
+        self.rows = _frozen(rows)
         self.c = np.ones(self.n) if c is None else _vector(c, "c", self.n)
         self._squares = _squares(rows)
 
@@ -3785,7 +3796,7 @@ class FeatureGram(_RowGram):
 
     def _restrict(self, index):
         return self._take(
-            index, rows=self.rows[index], c=self.c[index], _squares=self._squares[index]
+            index, rows=_frozen(self.rows[index]), c=self.c[index], _squares=self._squares[index]
         )
 
 
@@ -3864,7 +3875,7 @@ _add_rows_of_parts, _add_rows_in_parallel = _twins(_add_rows_of_parts)
 @njit(cache=_CACHE)
 def _margins(G, w, m):
     """m <- Z w."""
-    if G.threads and G[0].size >= _SERIAL:
+    if G.threads and G[0].size >= _SERIAL:  # the entries that a product reads
         _set_dots_in_parallel(G, w, m, _PARTS)
     else:
         _set_dots_of_parts(G, w, m, 1)
@@ -3874,7 +3885,7 @@ def _margins(G, w, m):
 def _lift(G, v, w):
     """w <- Z'v."""
     count = 1 if G[0].size < _SERIAL else _PARTS
-    # Threads that allocate memory may wait for the interpreter, and it for them.
+    # Threads that allocate memory may wait for the interpreter, and it for them: so it is allocated before they start.
     parts = np.zeros((count, w.size))
     if G.threads and count > 1:
         _add_rows_in_parallel(G, v, parts)
@@ -4249,7 +4260,7 @@ class LazyGram(Gram):
 
     Attributes
     ----------
-    points : tuple of arrays, the x_i and what K needs of each; centred if K depends on distances alone
+    points : the x_i, less ``kernel.center`` if it has one, and what K needs of each
     used : array of int, or None: the columns of the points that are kept; the others are 0 in all of them
     c, squares : arrays, shape (n,), signs times normalisers, and G_ii
 
@@ -4403,7 +4414,7 @@ def _empty_matrix(n):
         ) from None
 
 
-def _read(X, kernel, normalize, intercept, params):
+def _kernel_and_points(X, kernel, normalize, intercept, params):
     """Return (the `Kernel`, points as it reads them); a free intercept without normalisation allows another origin."""
     may_move = _is_free(intercept) and normalize is None
     kernel = _kernel(kernel, X, params, may_move)
@@ -4514,7 +4525,7 @@ def gram(
     error = 0.0
     if is_given and X.shape[0] == X.shape[1]:
         X, error = _symmetric(X, "X")
-    kernel, points = _read(X, kernel, normalize, intercept, params)
+    kernel, points = _kernel_and_points(X, kernel, normalize, intercept, params)
     if kernel.function is None:
         G = LazyGram(kernel, points, normalize, _constant(intercept))
     else:  # its matrix stands in as a given one while G is made
@@ -4525,7 +4536,8 @@ def gram(
     matrix = (G if G.kernel.name == "precomputed" else G._without_zeros()).dense()
     if is_given:  # new points come with their values
         points = points._replace(rows=np.empty((len(points.rows), 0)))
-    G = G._changed(kernel=kernel, points=points, d=X.shape[1])  # and the function scores new points
+    # What stood in for a function, or the matrix, gives way to what scores new points.
+    G = G._changed(kernel=kernel, points=points, d=X.shape[1])
     return _with_options(DenseGram._of(matrix, error, G), intercept, ridge)
 
 
@@ -4541,7 +4553,7 @@ def lazy_gram(
 ) -> Gram:
     """Make G of more points than there is room for a matrix, for any kernel.
 
-    G_ij = y_i y_j K(x_i, x_j) / normalisation, as `gram`, but entries are evaluated when needed and never kept.
+    G_ij = y_i y_j K(x_i, x_j) / normalisation, as `gram`, but entries are evaluated when needed, and G keeps none.
 
     Parameters
     ----------
@@ -4578,7 +4590,8 @@ def lazy_gram(
     Notes
     -----
     The exact G is that of the points as they are stored.  Certificates allow for the rounding of every evaluation: that
-    of "ntk" is about 1e-7 of G_ii, and that of others about 1e-15.
+    of "ntk" is about 1e-7 of G_ii.  That of others grows with d: about 1e-15 for few coordinates, and 1e-12 for "rbf"
+    of 800.
 
     Examples
     --------
@@ -4591,7 +4604,7 @@ def lazy_gram(
             f"lazy_gram takes kernels by name; got {kernel!r}, which gram(X, y, kernel=...) takes"
         )
     X, signs = _points_and_signs(X, y, kernel, intercept)
-    kernel, points = _read(X, kernel, normalize, intercept, params)
+    kernel, points = _kernel_and_points(X, kernel, normalize, intercept, params)
     G = LazyGram(kernel, points, normalize, _constant(intercept))._without_zeros()
     if signs is not None:
         G = G._with_signs(signs)
@@ -4925,17 +4938,18 @@ def _add_pair_block(K, point, right, wrong, other, other_right, other_wrong, out
 
 
 # Rounding.  A product gives G v and ||v||_G^2 as computed; the `Rounding` of G bounds how far they are from the true
-# ones.  `_bracket` moves each number by its bound in the direction in which lower <= rho <= upper stays true: the
-# numerator of lower down, its denominator up (down if the numerator is negative), the length of p up, the sum of p
-# down.  The few operations after the product, a root, a quotient and a difference, err by `_LAST` at most, relative to
-# their result.  So upper - lower is the gap of the numbers as computed, plus ``blur``, the width due to these bounds.
+# ones.  Each number is moved by its bound in the direction in which lower <= rho <= upper stays true: the numerator of
+# lower down, its denominator up (down if the numerator is negative), the length of p up, the sum of p down.  `_bracket`
+# divides them.  The few operations after the product, a root, a quotient and a difference, err by `_LAST` at most,
+# relative to their result.  So upper - lower is the gap of the numbers as computed, plus ``blur``, the width due to
+# these bounds.
 
 
 def _settled(G, scale, norm2, rounding):
     """Return (v'Gv, rounding) for ||v||_1 <= 1, with 0 where rounding has made it negative.
 
-    Where only the rounding of the kernel explains that, ``rounding`` becomes as large.  Raise ValueError where not even
-    this explains it.
+    Where only the errors of the kernel explain that, ``rounding.square`` becomes their bound.  Raise ValueError where
+    not even this explains it.
     """
     if norm2 < -rounding.square * scale:
         rounding = rounding._replace(square=G._error_of_squares())
@@ -5006,7 +5020,7 @@ _NOTHING = _Seen(0.0, 0.0, 0.0)  # of v = 0
 def _with_slacks(length, slacks, ridge):
     """Return 1 / sqrt(length^2 + sum_i slack_i^2 / r_i), or 0 where a point without ridge has a slack.
 
-    All of them are 0 by underflow alone: then it is 0, too.
+    It is 0, too, where the length and all slacks are 0, which underflow alone brings.
     """
     terms = np.zeros(slacks.size)
     largest = length
@@ -5193,18 +5207,18 @@ def _seen_by_recurrence(G, v, m, size, rounding):
     return _Seen(*lengths, least, least - _LAST * abs(least) - error, bias, soft)
 
 
-def _by_products(G, alpha, p, rounding, precise, products):
-    """Return what fresh products show: the `_Seen` of alpha and of p, sum p, and the factor of alpha."""
+def _by_products(G, alpha, p, rounding, precise, multiply):
+    """Return what fresh products show: the `_Seen` of alpha and of p, sum p, and alpha over the point seen."""
     # 1. Bring both points to ||v||_1 <= 1; alpha = 0, and an alpha that is p, take no product of their own.
     points = [_unit_range(p)]
     if alpha is not p and alpha.any():
         points.append(_unit_range(alpha))
 
     # 2. Multiply, in twice the working precision if that is wanted and G can.
-    if precise or products is None:
+    if precise or multiply is None:
         found = [G._measured(v, precise) for v in points]
     else:
-        found = [(*products(v), rounding) for v in points]
+        found = [(*multiply(v), rounding) for v in points]
 
     # 3. With a free intercept p is tilt = |y'p| away, in ||.||_1, from half its weight in each class.
     tilt = 0.0
@@ -5248,16 +5262,16 @@ def _by_recurrences(G, alpha, p, rounding, held, drift):
     return seen_alpha, seen_p, total * (1.0 - _sum_error(p.size)), 1.0
 
 
-def _interval(G, alpha, p, precise=False, held=None, drift=0.0, products=None):
+def _interval(G, alpha, p, precise=False, held=None, drift=0.0, multiply=None):
     """Return the `Bounds` that weights alpha, and p >= 0 of any sum, prove; for checked input.
 
     Without ``held`` it takes fresh products, which have the last word.  ``held`` is (G alpha, G p) as a loop has
-    updated them: entries may be wrong by ``drift`` s ||.||_1 more than those of a product.  ``products`` may return
-    (v'Gv, G v) in place of G.
+    updated them: entries may be wrong by ``drift`` s ||.||_1 more than those of a product.  ``multiply(v)`` may
+    return (v'Gv, G v) in place of G.
     """
     rounding = G.rounding()
     if held is None:
-        found = _by_products(G, alpha, p, rounding, precise, products)
+        found = _by_products(G, alpha, p, rounding, precise, multiply)
     else:
         found = _by_recurrences(G, alpha, p, rounding, held, drift)
         if found is None:
@@ -5779,7 +5793,7 @@ def drive(
         to iteration ``until`` at the latest, changes the arrays of the state in place, and returns the iteration
         reached.  It *halts* by returning less than ``until``, where it sees that it is done; the certificate has the
         last word.  Over a G that has no compiled operations, such as a kernel on demand, a compiled loop runs as its
-        Python source.
+        Python source.  It is entered once with ``until`` = k, to compile it.
     state : tuple of arrays
         All that the loop changes, at iteration 0.  A ``start`` overwrites it.  An array that grows does so by its own
         ``resize``, along the first axis.
@@ -5986,7 +6000,7 @@ def _entry(G, loop, state, parameters):
             reached = loop(G, k, until, *state, *others)
         if not (isinstance(reached, (int, np.integer)) and k <= reached <= until):
             raise ValueError(
-                f"a loop sent from iteration {k} to {until} must return the iteration reached, got {reached!r}"
+                f"a loop must return the iteration that it reached, here from {k} to {until}, and not {reached!r}"
             )
         return int(reached)
 
@@ -6121,9 +6135,9 @@ def _first_iteration(options):
 
 
 def _floor(G, stop="separated"):
-    """Return (a, b): the points are separated if all m_i > (a + b (k + 1)) ||alpha||_1, and fresh products prove it.
+    """Return (a, b): if all m_i > (a + b (k + 1)) ||alpha||_1, fresh products will prove that alpha separates.
 
-    Without ``stop`` it is inf, which no m_i exceeds.
+    Without ``stop`` a is inf, which no m_i exceeds.
     """
     if _choice(stop, "stop", ("separated", None)) is None:
         return math.inf, 0.0
@@ -6138,7 +6152,9 @@ def _floor_at(floor, k, total):
 
 
 def _goal(G, eps):
-    """Return the p'Gp, p in the simplex, at which ||p||_G <= eps; room is left for rounding, up to half of eps."""
+    """Return a p'Gp, p in the simplex, at which fresh products will prove ||p||_G <= eps: eps^2 less what rounding
+    hides, but at least (eps/2)^2.
+    """
     if eps == 0.0:
         return -math.inf  # which no square is down to
     rounding = G.rounding()
@@ -6196,7 +6212,7 @@ def perceptron(
         Which i of those with m_i <= 0, up to rounding, is taken: the next in cyclic order, or the one of least m_i.
     max_iter : int
         Largest number of updates in this call.
-    **options : RunOptions
+    **options : tol, trace_at, keep_iterates, callback, start; see `RunOptions`
 
     See Also
     --------
@@ -6265,7 +6281,7 @@ def nkp(
         Stop at G alpha > 0, or go on towards the maximum margin.
     max_iter : int
         Largest number of updates in this call.
-    **options : RunOptions
+    **options : tol, trace_at, keep_iterates, callback, start; see `RunOptions`
 
     See Also
     --------
@@ -6347,7 +6363,7 @@ def von_neumann(
         Stop at G p > 0, too, or go on.
     max_iter : int
         Largest number of updates in this call.
-    **options : RunOptions
+    **options : tol, trace_at, keep_iterates, callback, start; see `RunOptions`
 
     See Also
     --------
@@ -6445,7 +6461,7 @@ def frank_wolfe(
         Stop at G p > 0, too, or go on.
     max_iter : int
         Largest number of updates in this call.
-    **options : RunOptions
+    **options : tol, trace_at, keep_iterates, callback, start; see `RunOptions`
 
     See Also
     --------
@@ -6455,7 +6471,7 @@ def frank_wolfe(
     Notes
     -----
     alpha = p.  "pairwise" converges linearly, at a rate that depends on the width of the polytope.  An iteration of
-    "pairwise" costs two columns, one of "plain" a column; so does the start.
+    "pairwise" costs two columns.  One of "plain" costs one, and so does the start.
 
     References
     ----------
@@ -6581,7 +6597,7 @@ def snkp(
     max_iter: int = 10_000,
     **options: Unpack[RunOptions],
 ) -> Result:
-    """Find a separator by products, in fewer of them than the perceptrons, or prove that no margin is above eps.
+    """Find a separator in fewer iterations than the perceptrons, or prove that no margin is above eps.
 
     Smoothed normalized kernel perceptron (ramdas14, section 4, Algorithm 4).  With p_mu(alpha) = entropy_prox(G alpha,
     mu), alpha_0 = 1/n, mu_0 = 2s, p_0 = p_{mu_0}(alpha_0), theta_k = 2/(k+3):
@@ -6600,7 +6616,7 @@ def snkp(
         Stop at G alpha > 0, or go on towards the maximum margin.
     max_iter : int
         Largest number of updates in this call.
-    **options : RunOptions
+    **options : tol, trace_at, keep_iterates, callback, start; see `RunOptions`
 
     See Also
     --------
@@ -6664,7 +6680,7 @@ def snkpvn(
         Centre of the prox map, in the simplex; by default uniform.
     max_iter : int
         Largest number of updates in this call.
-    **options : RunOptions
+    **options : tol, trace_at, keep_iterates, callback, start; see `RunOptions`
 
     See Also
     --------
@@ -6733,12 +6749,12 @@ def isnkpvn(
     eps : float, optional
         Stop as "infeasible" at ||p||_G < delta_t, once delta_t < eps; absolute and above 0; by default 1e-6 sqrt(s).
     gamma : float
-        Factor by which delta_t falls from call to call, above 1.
+        Divisor of ||q_t||_G in delta_t, above 1: delta_t falls by more than this from call to call, until eps sets it.
     prox : {"l2", "entropy"}
         "entropy", an open question of the paper, has the prox KL(p || q_t) and mu_0 = 2s.
     max_iter : int
         Largest number of updates in this call.
-    **options : RunOptions
+    **options : tol, trace_at, keep_iterates, callback, start; see `RunOptions`
 
     See Also
     --------
@@ -6841,7 +6857,7 @@ def winnow(
         Learning rate, above 0.  The guarantee needs eta < 2 rho_1; rho_1 is best.
     max_iter : int
         Largest number of updates in this call.
-    **options : RunOptions
+    **options : tol, trace_at, keep_iterates, callback, start; see `RunOptions`
 
     See Also
     --------
@@ -6942,11 +6958,10 @@ def _softmax_by_class(m, y, q):
 
 @njit(cache=_CACHE)
 def _loss_weights(m, logistic, shift, y, q):
-    """q <- grad psi(xi), xi = -m - shift, of the logistic or exponential loss l; return ln l'(psi): l'(xi_i) = q_i
-    l'(psi).
+    """q <- grad psi(xi); return ln l'(psi), where l'(xi_i) = q_i l'(psi).
 
-    A shift counts for the logistic loss only.  y has the labels if the intercept is free, which only the exponential
-    loss takes, and else no entries.
+    For the logistic loss xi = -m - shift.  For the exponential loss xi = -m, and ``shift`` is not read.  y has the
+    labels if the intercept is free, which only the exponential loss takes, and else no entries.
     """
     if logistic:
         return _logistic_weights(m, shift, q)
@@ -6997,7 +7012,7 @@ def gradient_descent(
         l(z) = e^z, or l(z) = ln(1 + e^z).
     max_iter : int
         Largest number of updates in this call.
-    **options : RunOptions
+    **options : tol, trace_at, keep_iterates, callback, start; see `RunOptions`
 
     See Also
     --------
@@ -7005,9 +7020,8 @@ def gradient_descent(
 
     Notes
     -----
-    p = alpha / sum alpha.  The margin grows towards rho at the rate 1/ln t (Soudry et al. 2018).  Weights are kept on a
-    log scale, and a gradient longer than e^300 is cut to it, so that nothing overflows.  An iteration costs one
-    product.
+    p = alpha / sum alpha.  The margin grows towards rho at the rate 1/ln t (Soudry et al. 2018).  Where
+    sum_i l'(-m_i) exceeds e^300, it is taken as e^300, so that nothing overflows.  An iteration costs one product.
 
     Examples
     --------
@@ -7070,12 +7084,12 @@ def normalized_gradient_descent(
         Step length in units of 1/s, or of 1/sqrt(s) with divide_by="norm"; above 0.
     schedule : {"constant", "sqrt"}
         theta_t = step/s, whose margins have the rate 1/t (Ji & Telgarsky 2019); or theta_t = (step/s) / sqrt(t + 1),
-        with ln t / sqrt t (Nacson et al. 2018, who divide by the norm).  With divide_by="norm", s is sqrt(s) here.
+        with ln t / sqrt t (Nacson et al. 2018, who divide by the norm).  With divide_by="norm" read sqrt(s) for s.
     divide_by : {"risk", "norm"}
         The gradient with respect to f is -R g, g = sum_i q_i y_i phi(x_i); its norm is R ||q||_G.
     max_iter : int
         Largest number of updates in this call.
-    **options : RunOptions
+    **options : tol, trace_at, keep_iterates, callback, start; see `RunOptions`
 
     See Also
     --------
@@ -7084,7 +7098,8 @@ def normalized_gradient_descent(
     Notes
     -----
     p = alpha / sum alpha.  Divided by the risk it is mirror descent with the entropy on the dual.  Divided by the norm,
-    f moves by theta_t each time, by up to sqrt(s) / rho times as much.  An iteration costs one product.
+    f moves by theta_t each time, up to sqrt(s) / rho times as far as divided by the risk.  An iteration costs one
+    product.
 
     A constant step may be large.  Divided by the risk, with s = 1, one of the first (1 + 2 ln(n) / step) / rho^2
     iterates separates the points, and the best of T has ln R <= -(step / 2) (rho^2 T - 1) (proof: "Normalised steps of
@@ -7118,34 +7133,37 @@ def normalized_gradient_descent(
 
 
 @njit(cache=_CACHE)
-def _momentum_step(alpha, g, m, gm, q, Gq, beta, step):
-    """g <- beta (g + q), alpha <- alpha + step (g + q), and their products gm and m alike."""
+def _momentum_step(alpha, g, m, Gg, q, Gq, beta, step):
+    """g <- beta (g + q), alpha <- alpha + step (g + q), and their products Gg and m alike."""
     for i in range(m.size):
         g[i] = beta * (g[i] + q[i])
-        gm[i] = beta * (gm[i] + Gq[i])
+        Gg[i] = beta * (Gg[i] + Gq[i])
         alpha[i] += step * (g[i] + q[i])
-        m[i] += step * (gm[i] + Gq[i])
+        m[i] += step * (Gg[i] + Gq[i])
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
-def _square_of_p(g, q, gm, Gq):
+def _square_of_p(g, q, Gg, Gq):
     """Return ||p||_G^2 of p = (g + q) / ||g + q||_1."""
     total = 0.0
     norm2 = 0.0
     for i in range(g.size):
         total += g[i] + q[i]
-        norm2 += (g[i] + q[i]) * (gm[i] + Gq[i])
+        norm2 += (g[i] + q[i]) * (Gg[i] + Gq[i])
     return norm2 / (total * total)
 
 
 @njit(cache=_CACHE)
-def _momentum_loop(G, k, until, alpha, g, m, gm, q, Gq, logistic, shift, y, step, goal):
-    """ji21, Algorithm 1; m = G alpha, gm = G g, and q belongs to m.  It halts at ||p_k||_G^2 <= goal, above 0."""
+def _momentum_loop(G, k, until, alpha, g, m, Gg, q, Gq, logistic, shift, y, step, goal):
+    """ji21, Algorithm 1; m = G alpha, Gg = G g, Z'g is g_k there, and q belongs to m.
+
+    If ``goal`` is above 0, it halts at ||p_k||_G^2 <= goal.
+    """
     while k < until:
-        if goal > 0.0 and _square_of_p(g, q, gm, Gq) <= goal:
+        if goal > 0.0 and _square_of_p(g, q, Gg, Gq) <= goal:
             return k
         beta = k / (k + 1.0)
-        _momentum_step(alpha, g, m, gm, q, Gq, beta, step)
+        _momentum_step(alpha, g, m, Gg, q, Gq, beta, step)
         _loss_weights(m, logistic, shift, y, q)
         product(G, q, Gq)
         k += 1
@@ -7178,12 +7196,12 @@ def momentum(
         "logistic" takes q_t = grad psi, psi = l^{-1}(sum l), l(z) = ln(1 + e^z), at margins larger by ln n, and
         theta = (1 - 1/e)/s; q_t is then not normalised, and p_t is divided by its sum (section 5.1).
     shifted : bool
-        False is section 5.1 as it is printed: the logistic loss at the margins themselves, theta = 1/(n s).
+        Of the logistic loss alone: False is section 5.1 as it is printed, at the margins themselves, theta = 1/(n s).
     eps : float
         Stop as "infeasible" at ||p_t||_G <= eps: no margin above eps exists.  It is absolute; 0 never stops.
     max_iter : int
         Largest number of updates in this call.
-    **options : RunOptions
+    **options : tol, trace_at, keep_iterates, callback, start; see `RunOptions`
 
     See Also
     --------
@@ -7192,8 +7210,9 @@ def momentum(
 
     Notes
     -----
-    Let margin(w) = min_i <z_i, w> / ||w||, and rho be in units of sqrt(s).  With loss="exp", as Theorem 3.1 and without
-    its ln t (proof: "Momentum without a logarithm" in figures/THEOREMS.md; the rate 1/t^2 is that of Wang et al.),
+    Let margin(w) = min_i <z_i, w> / ||w||, and let margins and ||p_t||_G be in units of sqrt(s).  With loss="exp", as
+    Theorem 3.1 and without its ln t (proof: "Momentum without a logarithm" in figures/THEOREMS.md; the rate 1/t^2 is
+    that of Wang et al.),
 
         margin(w_t) >= rho - 4 (1 + ln n) (1 + 2 ln(t+1)) / (rho (t+1)^2)   if rho > 0      (Theorem 3.1)
         margin(w_t) >= rho - 4 ln(n) / (rho t (t+3))                        if rho > 0
@@ -7204,7 +7223,8 @@ def momentum(
 
         margin(w_t) >= rho - 4 b ln((e-1) n) / (rho t (t+3))                if rho > 0,
 
-    and sum_i l(-m_i - ln n) < 1 always (proof: "The shifted logistic loss" there).  An iteration costs one product.
+    and sum_i l(-m_i - ln n) < 1 always (proof: "The shifted logistic loss" there).  An iteration costs one product, and
+    so does the start.
 
     References
     ----------
@@ -7225,18 +7245,19 @@ def momentum(
     step = 1.0 / G.scale
     if logistic:
         step *= -math.expm1(-1.0) if shifted else 1.0 / n
-    alpha, g, m, gm, q, Gq = np.zeros((6, n))
+    alpha, g, m, Gg, q, Gq = np.zeros((6, n))
     _loss_weights(m, logistic, shift, y, q)
     product(G, q, Gq)
     return drive(
         G,
         _momentum_loop,
-        (alpha, g, m, gm, q, Gq),
-        lambda alpha, g, m, gm, q, Gq: (alpha, g + q, m, gm + Gq),
+        (alpha, g, m, Gg, q, Gq),
+        lambda alpha, g, m, Gg, q, Gq: (alpha, g + q, m, Gg + Gq),
         (logistic, shift, y, step, _goal(G, eps)),
         max_iter=max_iter,
         eps=eps,
         takes_free=not logistic,
+        products=lambda k: k + 1.0,
         **options,
     )
 
@@ -7253,9 +7274,9 @@ def _batch_perceptron_loop(
         i = np.argmin(m)
         eta = step / math.sqrt(k + 1.0)
         norm2[0] += eta * (2.0 * m[i] + eta * diagonal[i])
-        shrink = 1.0 / math.sqrt(max(1.0, norm2[0]))  # by rounding it may be below 0
+        shrink = 1.0 / math.sqrt(max(1.0, norm2[0]))  # of P; rounding may make a square negative
         norm2[0] *= shrink * shrink
-        _multiply(0.0, column)
+        column.fill(0.0)
         add_column(G, i, 1.0, column)
         alpha[i] += eta
         _combine(1.0, m, eta, column)
@@ -7278,7 +7299,7 @@ def batch_perceptron(
 ) -> Result:
     """Raise the least margin by one column of G in an iteration, that of the point which has it.
 
-    Batch perceptron (Cotter et al., ICML 2012; ji21, section F): supergradient ascent on the least margin,
+    Batch perceptron (Cotter et al., ICML 2012; ji21, appendix F): supergradient ascent on the least margin,
 
         w_t = P(w_{t-1} + eta_t z_i),   i = argmin_i <z_i, w_{t-1}>,   eta_t = 1 / sqrt(s t),   w_0 = 0,
 
@@ -7292,7 +7313,7 @@ def batch_perceptron(
         alpha is the sum of the iterates, so that lower is the margin of their average; or it is the last iterate.
     max_iter : int
         Largest number of updates in this call.
-    **options : RunOptions
+    **options : tol, trace_at, keep_iterates, callback, start; see `RunOptions`
 
     See Also
     --------
@@ -7351,16 +7372,16 @@ def _draw(m, uniform, weights):
 
 
 @njit(cache=_CACHE)
-def _sampling_loop(G, k, until, alpha, g, m, gm, drawn, column, uniforms, momentum, step):
+def _sampling_loop(G, k, until, alpha, g, m, Gg, drawn, column, uniforms, momentum, step):
     """ji21, section 4: `_momentum_loop` with ``drawn`` = e_i and ``column`` = G e_i for q and G q."""
     first = k
     while k < until:
-        i = _draw(m, uniforms[k - first], column)
+        i = _draw(m, uniforms[k - first], column)  # whose memory it fills with weights
         beta = k / (k + 1.0) if momentum else 0.0
         drawn[i] = 1.0
-        _multiply(0.0, column)
+        column.fill(0.0)
         add_column(G, i, 1.0, column)
-        _momentum_step(alpha, g, m, gm, drawn, column, beta, step)
+        _momentum_step(alpha, g, m, Gg, drawn, column, beta, step)
         drawn[i] = 0.0
         k += 1
     return k
@@ -7393,7 +7414,7 @@ def adaptive_sampling(
         Seed of the samples, at least 0: the same seed gives the same run, on any number of threads.
     max_iter : int
         Largest number of updates in this call.
-    **options : RunOptions
+    **options : tol, trace_at, keep_iterates, callback, start; see `RunOptions`
 
     See Also
     --------
@@ -7439,7 +7460,7 @@ def adaptive_sampling(
         G,
         _sampling_loop,
         tuple(np.zeros((6, n))),
-        lambda alpha, g, m, gm, drawn, column: (alpha, alpha, m, m),
+        lambda alpha, g, m, Gg, drawn, column: (alpha, alpha, m, m),
         parameters,
         max_iter=max_iter,
         products=lambda k: k / n,
@@ -7624,7 +7645,7 @@ def diagonal_descent(
         of the largest eigenvalue of G; at most 64 products find it, which the trace counts as spent before iteration 0.
     max_iter : int
         Largest number of updates in this call.
-    **options : RunOptions
+    **options : tol, trace_at, keep_iterates, callback, start; see `RunOptions`
 
     See Also
     --------
@@ -7637,7 +7658,7 @@ def diagonal_descent(
     Let gamma <= 1/||G||_op, and let lambda_t not rise.  Then D(u_t) = ||w_t||^2 / 2 + sum_i u_{t,i} never increases
     (Lemma 5.3).  On separable data w_t -> w*, the separator of least norm with margins >= 1, for which rho = 1/||w*||;
     with u* a minimiser of D over u <= 0, it does so linearly once lambda_t <= 1/||u*|| (Theorem 5.1).  If this holds
-    from t = 1 on, (5.4) with its constants is
+    from t = 1 on, (5.4), with its constants repaired (figures/THEOREMS.md), is
 
         ||w_t - w*|| <= ||w*|| (1 + gamma mu)^(-t/2),   mu = 1 / (8 H^2 (A^2 + 2)),
         A = 3 ||w*|| / sqrt(2) + 2 sqrt(2) ||G||_op^(1/2) ||u*||,   H the Hoffman constant of (5.3).
@@ -7705,7 +7726,7 @@ def inertial_diagonal_descent(
         <z_t - u_t, u_t - u_{t-1}> > 0.  False is the paper's.
     max_iter : int
         Largest number of updates in this call.
-    **options : RunOptions
+    **options : tol, trace_at, keep_iterates, callback, start; see `RunOptions`
 
     See Also
     --------
@@ -7804,7 +7825,7 @@ def homotopic_subgradient(
         Exponents above 0 with a + b <= 1, so that the shrinkage sums to infinity.
     max_iter : int
         Largest number of updates in this call.
-    **options : RunOptions
+    **options : tol, trace_at, keep_iterates, callback, start; see `RunOptions`
 
     See Also
     --------
@@ -7845,9 +7866,9 @@ def homotopic_subgradient(
 # ------------------------------------------------------------------------------------------------------
 #
 # After every product the problem in the span of all past ones is solved, which takes no product.  An iteration is
-
+#
 #   1. `_extend`: the product Z'q; its component outside the span is a new vector of the basis.
-#   2. `_mix`: p, the shortest mixture of the q so far.  ||p||_G bounds the margin from above.
+#   2. `_mix`: p, the shortest mixture of p, the last q and their mean.  ||p||_G bounds the margin from above.
 #   3. `_settle`: mu as the theorems allow, and by `_minimize` the minimum of phi over the span: y, and the next q.
 
 _TAU = 0.5  # the descent begins with a step of this length along the new vector of the basis
@@ -8101,10 +8122,11 @@ def _mix(span, u, r):
 
 
 def _next_mu(span, mu, gap2, Lambda, least_mu):
-    """Return the mu of the next minimum, which is mu or less; see the phases in the proof of Theorem 2.
+    """Return the mu of the next minimum; see the phases in the proof of Theorem 2.
 
-    It is at most gap2 / Lambda, with gap2 = U^2 - L^2.  Where the sum over the phase ends it, mu is half of what it was
-    when the phase began.  Before the first phase, and after an end by rounding, only the gap counts.
+    It is at most mu, and at most gap2 / Lambda with gap2 = U^2 - L^2, but never below ``least_mu``.  Where the sum over
+    the phase ends it, mu is half of what it was when the phase began.  Before the first phase, and after a mu of
+    ``least_mu``, where only rounding is left, the gap alone counts.
     """
     if mu <= least_mu:
         mu = math.inf
@@ -8126,14 +8148,15 @@ def _settle(span, alpha, u, r):
 
     # 2. Leave all as it is where only rounding is left: at a mu below ``least_mu`` margins have no digits.
     mu = span.mu[0]
-    least_mu = 1e-12 * math.sqrt(upper2)
+    upper = math.sqrt(upper2)
+    least_mu = 1e-12 * upper
     is_exhausted = 0.0 < mu <= least_mu and r == 0.0
-    if span.y.size == 0 or least_mu < 1e-28 or is_exhausted:
+    if span.y.size == 0 or upper < 1e-16 or is_exhausted:
         return
 
     # 3. Until the points are separated, minimise without mu.  From the separator on mu y is to be as long as U.
     if mu == 0.0:
-        _minimize(span, alpha, 0.0, _THETA * math.sqrt(upper2))
+        _minimize(span, alpha, 0.0, _THETA * upper)
         if not span.lower[0] > 0.0:
             return
         span.mu[0] = math.sqrt(upper2 / (span.y @ span.y))
@@ -8145,7 +8168,8 @@ def _settle(span, alpha, u, r):
     if gap2 <= 0.02 * upper2:
         span.tilt[:] = 0.0
 
-    # 5. Minimise.  Halve mu while the minimum ends the phase and r is short: the span has what matters at this mu.
+    # 5. Minimise.  Halve mu while r is 0, or the minimum ends the phase and r is short: the span has what matters at
+    #    this mu.
     while True:
         if mu <= 0.5 * span.phase_mu[0]:
             span.phase_mu[0] = mu
@@ -8236,7 +8260,7 @@ def subspace_perceptron(
         Go on towards the maximum margin, or end at G alpha > 0.
     max_iter : int
         Largest number of updates in this call.
-    **options : RunOptions
+    **options : tol, trace_at, keep_iterates, callback, start; see `RunOptions`
 
     See Also
     --------
@@ -8787,7 +8811,7 @@ def norm_margin(
         Stop as "certified" at upper - lower <= tol * upper.
     start : Result or (w, p), optional
         Where to go on, see `RunOptions`, or what to begin with, see the Notes.
-    **options : RunOptions
+    **options : tol, trace_at, keep_iterates, callback, start; see `RunOptions`
 
     See Also
     --------
@@ -8990,7 +9014,7 @@ def steepest_descent(
         Stop as "certified" at upper - lower <= tol * upper, at the next checkpoint.
     start : Result or array, optional
         Where to go on, see `RunOptions`, or what to begin with, see the Notes.
-    **options : RunOptions
+    **options : tol, trace_at, keep_iterates, callback, start; see `RunOptions`
 
     See Also
     --------
@@ -9119,7 +9143,8 @@ _EPS_OF_ENTRIES = 3e-8
 _BIAS_PENALTY = 20.0
 
 # Working sets:
-#   violators that join at a time, or a quarter of the set, at first half: turns against size; 24 x1.03, 384 x1.14
+#   least number of violators that join at a time; else a quarter of the set, at first half: turns against size;
+#   24 x1.03, 384 x1.14
 _FEWEST_VIOLATORS = 96
 #   points in a set: memory, 0.3 GB for pair steps and 1 GB for faces
 _LARGEST_SET = 8000
@@ -9214,7 +9239,8 @@ class _Problem:
     sides : index arrays of points, each of which has the same share of the weight: all points, or the two classes
     lengths : length_i, of the G that is read
     relative_lengths : those of G that rounding is relative to, see `Rounding`
-    reads : array of one entry, how many entries of G have been read; a product by rows counts as n^2
+    reads : array of one entry, how many entries of G have been read; a product counts as n^2, also
+        where half of a matrix is read
     matrix : entries of base that are stored, or of rows that are wider than they are many; else None
     adder : what `_adder` returns, which keeps columns, or None
     last : the last product (v, v'Gv, G v), or None
@@ -9293,6 +9319,7 @@ class _Problem:
         self.penalty = _BIAS_PENALTY * max(middle + self.ridge.min(), _EPS * self.scale)
         self.shift += 0.5 * self.penalty * y
         self.lengths = np.sqrt(np.maximum(self.diagonal + 2.0 * y * self.shift, least) / self.scale)
+        # Now m is that of the shifted G: since y'alpha = 0 on a plane through o, the shift adds the bias b alone.
         m += b / self.scale * y
 
     def finish(self, alpha, m):
@@ -9351,7 +9378,10 @@ class _Problem:
         _mirror(start, size, H)
 
     def product(self, v):
-        """Return (v'Gv, G v) for ||v||_1 <= 1, by columns of the support if G has an adder; keep the last result."""
+        """Return (v'Gv, G v) of G itself for ||v||_1 <= 1, by columns of the support if G has an adder.
+
+        The last result is kept.
+        """
         if self.last is not None and np.array_equal(v, self.last[0]):
             return self.last[1:]
         if self.adder is None:
@@ -9541,9 +9571,9 @@ def _limits(G, scale, tol):
     least_ridge = np.min(G.ridge)
     has_enough_ridge = least_ridge >= _LEAST_RIDGE * base_scale
     points = _points_gram(base)
-    has_zeros = isinstance(points, SparseGram)  # then products with rows are cheaper
-    is_cheaper = not has_zeros or points._width <= _FIRST_FACE
-    in_coordinates = least_ridge > 0.0 and is_cheaper and width < n
+    is_sparse = isinstance(points, SparseGram)  # then products with rows are cheaper than equations
+    equations_pay = not is_sparse or points._width <= _FIRST_FACE
+    in_coordinates = least_ridge > 0.0 and equations_pay and width < n
     if isinstance(base, PairGram):
         in_coordinates = in_coordinates and _has_few_coordinates_a_class(base)
     else:
@@ -9561,11 +9591,12 @@ def _limits(G, scale, tol):
     if by_points or (by_rows and has_enough_ridge):
         turns = _TURNS
     if by_rows and (points.n > _FEW_POINTS or points._work <= points.n**2):
-        by_points = False  # rows, which are shorter than they are many
+        # Rows instead: entries of so many points are not kept, or rows have fewer.
+        by_points = False
     # 3. What is a witness, in units of the base, since a ridge is not rounded
     hidden = math.sqrt(G.rounding().square)  # what rounding may hide of ||p||_G
     eps = _EPS_OF_ROWS if hidden == 0.0 else _EPS_OF_ENTRIES
-    eps *= math.sqrt(float(base.diagonal().max()) / scale)
+    eps *= math.sqrt(base_scale / scale)
     if hidden > 0.0 and not _has_precise_products(G):
         eps = max(eps, 1.5 * hidden)
     if least_ridge > 0.0:  # rho is at least (sum_i 1 / r_i)^(-1/2)
@@ -10688,7 +10719,9 @@ def _violations(alpha, m, lengths):
 
 
 def _with_violators(problem, points, H, m, divisor, below):
-    """Add the points of smallest m_i < below, size / divisor at most, to points and H; return both.
+    """Add the points of smallest m_i < below to points and H; return both.
+
+    At a time they are at most 1 / divisor of the set, or `_FEWEST_VIOLATORS` if that is more.
 
     The set has at most `_LARGEST_SET` points.
     """
@@ -10707,9 +10740,10 @@ def _with_violators(problem, points, H, m, divisor, below):
 
 
 def _first_working_set(problem, alpha, m, precision):
-    """Return (points, H): all points if they are few, else the support and half as many points of least margin.
+    """Return (points, H): all points if they are few, else the support and points of least margin.
 
-    Where the support is too large, they are those that violate optimality most, of all.
+    These are half as many, or `_FEWEST_VIOLATORS` if that is more.  A support of a point a side says nothing yet: as
+    many of all points are added to it.  Where the support is too large, those that violate optimality most are taken.
     """
     if problem.n <= _FIRST_FACE:
         points = np.arange(problem.n)
@@ -10738,12 +10772,12 @@ def _by_pairs(problem, limits, alpha, m, gap):
     is_complete = False  # True if no point outside is a violator
     sets_left = 1 + _SWEEPS * problem.n // _LARGEST_SET
     while True:
-        # What Newton steps have left, in single precision, is for pair steps.
+        # A gap of at most 0.1 is what Newton steps, in single precision, have left: pair steps end it.
         if gap > _LEFT and limits.is_for_newton_steps(np.count_nonzero(alpha), m):
             return "large"
         # 1. Solve on the working set, and bring all margins up to date.
         size = points.size
-        # A factor for faces takes as much as size / 3 sweeps.  So pair steps may take a twentieth of that.
+        # A factor for faces costs size / 3 steps for each point.  So pair steps may take a twentieth of that.
         most = max(_STEPS_PER_POINT, size // 64) * size
         aim = max(inner_tol, _LEFT * gap)
         weights, steps = _solve_by_pairs(
@@ -10786,7 +10820,7 @@ def _by_faces(problem, limits, alpha, m, gap):
         # 1. Solve on the working set, and bring all margins up to date.
         size = points.size
         most = _STEPS_PER_POINT * size
-        # The factor cannot tell a witness from this norm, the product can.
+        # Below this norm the factor takes all for witnesses; the product can tell.
         eps = limits.eps if is_refused else max(limits.eps, math.sqrt(size * _UNIT))
         given = (H, problem.lengths[points], alpha[points], m[points])
         weights, L, P, steps, is_witness = _solve_on_faces(*given, L, P, most, inner_tol, eps)
@@ -10944,8 +10978,9 @@ def _proof_of_no_margin(problem, eps, p):
 def _exact_loop(G, k, until, alpha, m, method, done, reads, problem, limits):
     """Minimize by one method in every iteration: the loop that the driver is given.
 
-    Arrays of one entry: ``method``, that of the next iteration; ``done``, the tol from which on none is of use; and
-    ``reads``, that of the problem, which the driver keeps in the state.
+    Arrays of one entry: ``method``, that of the next iteration; ``done``: with a tol of this or more no further
+    iteration is of use, and inf until a run has stalled; and ``reads``, that of the problem, which the driver keeps in
+    the state.
     """
     witness = _WITNESS * limits.eps
     while k < until and limits.tol < done[0]:
@@ -11013,6 +11048,7 @@ def _exact_loop(G, k, until, alpha, m, method, done, reads, problem, limits):
             done[0] = limits.tol
         # 6. Go over to faces where pair steps get nowhere.
         is_stuck = following == current == _PAIRS and not is_halved
+        # A working set must hold the support whole.
         if is_stuck and support <= min(2 * _LARGEST_FACE, 3 * _LARGEST_SET // 4):
             method[0] = _FACES
     return k
@@ -11034,8 +11070,9 @@ def max_margin(
 
     (1) a working set of the support and the points of least margin: pair steps on it, in single precision, corrected in
         double; then Newton steps on its faces, where these are slow or points are few;
-    (2) Newton steps on the separator, where there is a ridge and most points have slacks: in its coordinates, or by
-        conjugate gradients, which a matrix of low rank, or that of each class alone, preconditions;
+    (2) Newton steps on the separator, where there is a ridge, and coordinates are at most 256 or most points have
+        slacks: in its coordinates, or by conjugate gradients, which a matrix of low rank, or that of each class alone,
+        preconditions;
     (3) descent, over rows with a ridge: steps on one weight after another, in random order; over pairs, with a ridge or
         none, on all weights of a point at once.  A free bias follows by the method of multipliers.  It comes first for
         more than 256 points, unless (2) has equations in 256 coordinates or fewer, and stays as long as the gap falls
@@ -11052,7 +11089,7 @@ def max_margin(
         Stop as "certified" at upper - lower <= tol * upper.
     start : Result or array, optional
         Where to go on, see `RunOptions`, or what to begin with, see the Notes.
-    **options : RunOptions
+    **options : tol, trace_at, keep_iterates, callback, start; see `RunOptions`
 
     See Also
     --------
@@ -11129,7 +11166,7 @@ def max_margin(
     support = None
     if weights is not None:
         alpha = _weights(_amounts(weights, "start", problem.n))
-        support = np.count_nonzero(weights)
+        support = np.count_nonzero(alpha)
         if problem.free_labels is None and not problem.lengths.all():
             # A row of zeros, next to the largest, is a witness by itself: begin there.
             alpha[:] = 0.0
@@ -11140,7 +11177,7 @@ def max_margin(
     problem.reads[0] = 0.0  # which does not count
     method = _first_method(problem, limits, support)
     # 3. The run, whose certificates take the products that iterations end with
-    interval = functools.partial(_interval, products=problem.product)
+    interval = functools.partial(_interval, multiply=problem.product)
     result = drive(
         G,
         _exact_loop,
@@ -11384,16 +11421,21 @@ def _few_witnesses(G, index):
 
 
 def _few_by_products(G, index):
-    """Do as `_few_witnesses`, for a G without rows.  One that has products alone takes all of its points."""
-    if G._access == "products":
-        index = np.arange(len(G))
-    elif index.size < len(G):
-        G = G.restrict(index)
+    """Do as `_few_witnesses`, for a G without rows."""
+    if index.size < len(G):
+        if G._access == "products":
+            # It cannot leave points out.  A ridge keeps them from being witnesses.
+            ridge = np.full(len(G), G.scale)
+            ridge[index] = 0.0
+            G = G.with_ridge(ridge)
+        else:
+            G = G.restrict(index)
     best = max_margin(G)
     if best.lower > 0.0:
         return index[:0], np.zeros(0)
-    chosen = np.flatnonzero(best.p)
-    p = best.p[chosen]
+    p = best.p if len(G) == index.size else best.p[index]
+    chosen = np.flatnonzero(p)
+    p = p[chosen]
     if G._access != "products":
         # The roots of a matrix are rows, with half of its digits.
         H = G.block(chosen, chosen).astype(np.float64)
@@ -11774,7 +11816,7 @@ class MaxMarginClassifier:
     With several classes G has n (n_classes - 1) rows, and a product costs n_classes products with the kernel matrix.
     2,000 points of 100 classes took about a second.
 
-    If the kernel is "linear", and there are fewer columns than points and than 3,000, columns may have different units:
+    If the kernel is "linear", and there are fewer than 3,000 columns, columns may have different units:
     where no weights of points in double precision give the separator, its coordinates are found and certified, as in
     `separator_margin`.  Then `interval_` is of these, in ``result_.separator``, and narrower than what
     ``result_.alpha`` proves.  Where one column is up to 1e8 times as wide as another, tol=1e-6 was reached in every
@@ -11782,7 +11824,8 @@ class MaxMarginClassifier:
 
     Memory: "linear" needs the points alone.  G is stored for a kernel matrix, a function and "ntk", and for other
     kernels for up to 3,000 points, 72 MB; beyond, it is evaluated on demand.  What scores new points is kept, G is not.
-    Sparse X stay sparse with "linear", "poly" and "rbf", and become dense with other kernels.
+    Sparse X stay sparse with "linear", "poly" and, of more than 32 columns, "rbf"; with other kernels they become
+    dense.
 
     Examples
     --------
@@ -12200,8 +12243,8 @@ class MaxMarginClassifier:
     def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Return the share of the rows of X, (m, d), that are predicted to be of their classes y, (m,).
 
-        sample_weight, (m,), weighs the rows.  Raises ValueError if lengths differ or a label is missing, and the errors
-        of `predict`.
+        sample_weight, (m,), weighs the rows.  Raises ValueError if lengths differ or a label is missing,
+        ZeroDivisionError if all weights are 0, and the errors of `predict`.
         """
         guesses = self.predict(X)
         truth = _known_labels(y).ravel()

@@ -426,10 +426,10 @@ CALLS = {
     "normalized_gradient_descent, norm": Call(
         {"divide_by": "norm", "schedule": "sqrt", "step": 0.1}
     ),
-    "momentum": Call(),
-    "momentum, eps": Call({"eps": 1e-3}, witness="eps", units={"eps": 1}),
-    "momentum, logistic": Call({"loss": "logistic"}),
-    "momentum, logistic as printed": Call({"loss": "logistic", "shifted": False}),
+    "momentum": Call(start=1.0),
+    "momentum, eps": Call({"eps": 1e-3}, start=1.0, witness="eps", units={"eps": 1}),
+    "momentum, logistic": Call({"loss": "logistic"}, start=1.0),
+    "momentum, logistic as printed": Call({"loss": "logistic", "shifted": False}, start=1.0),
     "batch_perceptron": Call(cost="column"),
     "batch_perceptron, last": Call({"averaged": False}, cost="column"),
     "adaptive_sampling": Call({"seed": 4}, cost="column", sampled=True),

@@ -26,6 +26,7 @@ from instances import (
     form,
     free,
     in_turn,
+    operator,
     planted_l1,
     rotate,
     run,
@@ -1067,6 +1068,12 @@ def test_points_that_have_a_ridge_are_no_witnesses():
         assert found.strict and set(found.indices) <= {i for i in range(4) if ridge[i] == 0.0}
         assert left[1] in found.indices
     assert fm.witnesses(fm.features(X, [1, 1, -1, -1], ridge=0.5), np.full(4, 0.25)) is None
+    # Two opposite points, of which one has a ridge; rows or products alone.
+    Z = np.array([[1.0, 0.0], [-1.0, 0.0], [-1.0, 0.1], [1.0, 0.1]])
+    for G in (fm.FeatureGram(Z), operator(Z)):
+        p = [0.5, 0.5, 0.0, 0.0]
+        assert set(fm.witnesses(G, p).indices) == {0, 1}
+        assert fm.witnesses(G.with_ridge([0.0, 0.5, 0.0, 0.0]), p) is None
 
 
 @pytest.mark.parametrize("seed", [0, 30, 43])

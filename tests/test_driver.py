@@ -737,7 +737,7 @@ def test_what_a_loop_must_return(answer):
     check_raises(
         lambda: drive(lambda G, k, until, a: answer, (np.ones(2),), max_iter=3),
         ValueError,
-        ["a loop sent from iteration 0 to 0 must return the iteration reached", repr(answer)],
+        ["a loop must return the iteration that it reached, here from 0 to 0", repr(answer)],
     )
 
 

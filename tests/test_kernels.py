@@ -300,6 +300,7 @@ def exact_kernel(kernel, X):
         return np.exp(-gamma * ((X[:, None] - X) ** 2).sum(axis=2))
     if kernel.name == "laplacian":
         return np.exp(-gamma * np.abs(X[:, None] - X).sum(axis=2))
+    assert kernel.name == "ntk"
     return naive.tangent_limit(X, X)
 
 
