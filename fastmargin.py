@@ -223,7 +223,7 @@ else:
 if not _CACHE:
     warnings.warn(
         "fastmargin can write to no folder for compiled code and will compile anew in every process; set "
-        "NUMBA_CACHE_DIR to a folder that it can write to",
+        "NUMBA_CACHE_DIR to a folder that it can write to (Numba reads no other)",
         RuntimeWarning,
         stacklevel=2,
     )
@@ -665,7 +665,8 @@ def _finite_rows(given, name, ndim):
     # Of nullable columns NumPy would make objects.
     numbers = f"{name}.astype(float)" if hasattr(given, "columns") else table
     axis = 1 if ndim == 2 else (1, 2)
-    return f"keep the others, {table}[np.isfinite({numbers}).all(axis={axis})]"
+    labels = ", and the same rows of y" if name == "X" else ""
+    return f"keep the others, {table}[np.isfinite({numbers}).all(axis={axis})]{labels}"
 
 
 def _size_of(numbers):
@@ -2149,9 +2150,10 @@ def _kernel(kernel, X, params, may_move=False):
     unknown = sorted(set(params) - set(kind.takes))
     if unknown:
         takes = ", ".join((*kind.takes, "intercept"))
-        raise TypeError(
-            f"kernel {kernel!r} takes {takes}; got {', '.join(unknown)}{_meant(unknown)}"
-        )
+        meant = _meant(unknown)
+        if callable(kernel):
+            meant = "; parameters of a function are bound by functools.partial"
+        raise TypeError(f"kernel {kernel!r} takes {takes}; got {', '.join(unknown)}{meant}")
     if kind is _Function:
         return _Function("callable", function=kernel)
     if kind is _Given and X.shape[0] != X.shape[1]:
@@ -2465,7 +2467,7 @@ def _normalizers(diagonal, normalize, name="X"):
         row = diagonal.argmax()
         raise ValueError(
             f"the largest K(x, x) is {diagonal[row]:g}, of row {row} of {name}, and must be from {low:g} to {high:g}: "
-            f"rescale, {name} / np.abs({name}).max(), or give the kernel other parameters"
+            f"rescale, {name} / np.abs({name}).max(), or give other parameters, such as a smaller gamma"
         )
     if normalize is None:
         return np.ones(diagonal.size)
@@ -2669,7 +2671,7 @@ class Gram:
     Attributes
     ----------
     n : int, points
-    d : int, columns of the points, or None if they are not known
+    d : int, columns of the points, over which products sum; None if they are not known, where `_rounding` is given
     labels : array, shape (n,), -1 or +1, or None if they are not known; of pairs the classes of the points
     kernel : Kernel, or None if it is not known: the kernel with its parameters as numbers
     normalize : {"unit", "max", None}, as in `gram`
@@ -2746,7 +2748,12 @@ class Gram:
         return out[:, columns]
 
     def _rounding(self):
-        margins = Rounding.of_rows(self.n, self.d or 0, self.unit).margins
+        if self.d is None:
+            raise TypeError(
+                f"{type(self).__name__} gives no d: set self.d to the number of columns, over which its products sum, "
+                "or return a Rounding from _rounding()"
+            )
+        margins = Rounding.of_rows(self.n, self.d, self.unit).margins
         return Rounding(margins, margins + 1.01 * _sum_error(self.n + 8), 0.0)
 
     def _plain_product(self, v):
@@ -3313,6 +3320,8 @@ def _scale_of(G):
     """Return s = max_i G_ii, unless squares or products might leave the range of double precision."""
     scale = float(G.diagonal().max())
     low, high = _ENTRIES
+    if scale == 0.0:
+        raise ValueError("max_i G_ii is 0: all points are 0 for this kernel")
     if not low <= scale <= high:
         raise ValueError(
             f"max_i G_ii is {scale:g}, and must be from {low:g} to {high:g}: rescale G, or the points, "
@@ -5444,7 +5453,10 @@ def separator_margin(
     ridge = G._ridges() if G._has_ridge else None
     rows = _points_gram(G)
     if not rows._has_rows:
-        raise TypeError(f"w needs rows, and {type(rows).__name__} has none: take features(X, y)")
+        raise TypeError(
+            f"w needs rows, and {type(rows).__name__} has none: give the numbers of the points of the weights w, as in "
+            "support=svc.support_, or take features(X, y) for coordinates w"
+        )
     d = rows._width
     shape = (G.n_classes, d) if isinstance(G, PairGram) else (d,)
 
@@ -5475,6 +5487,8 @@ def _refuse_other_shape(G, w, shape):
     remedy = "; for a bias of each class give pair_gram features(X, intercept=1.0)" * has_biases
     if w.shape != shape and w.size == math.prod(shape):
         remedy = f": np.reshape(w, {shape})"
+    if G.free_labels is None and w.shape == (shape[0] + 1,):
+        remedy = '; with a bias give G made with intercept="free"'
     raise ValueError(
         f"w must have shape {shape}{with_bias} and not be 0, got shape {w.shape}{remedy}"
     )
@@ -8558,6 +8572,10 @@ class _Game(NamedTuple):
         if size > 0.0:
             least = float(m.min()) - self.error * float(np.linalg.norm(w))
             lower = max(lower, least / size * (1.0 - _LAST))
+        if lower > upper:
+            raise ValueError(
+                f"weak duality fails, {lower:g} <= rho <= {upper:g}: value, dual or radius of the norm is too small"
+            )
         blur = 2.0 * self.power * self.error * radius
         return Bounds(self.power * lower, self.power * upper, blur)
 
@@ -10592,19 +10610,21 @@ def _by_points(problem, limits, alpha, m, gap):
     return "slow"
 
 
-def _passes_over_rows(problem, v):
+def _passes_over_rows(problem, v, w):
     """Return the function ``run(active, v, w)`` that makes steps on one weight after another, in random order.
 
     With a free intercept the steps penalise y'v, and after each pass the bias takes what they had to pay: that is the
-    method of multipliers.
+    method of multipliers.  It begins with the best bias of w = Z'v.
     """
     rows = problem.base.arrays
     y = np.zeros(problem.n)
     penalty = 0.0
+    bias = np.zeros(2)
     if problem.free_labels is not None:
         y = problem.free_labels
         penalty = _SMALL_PENALTY * float(np.median(problem.diagonal - problem.ridge))
-    bias = np.array([0.0, penalty * float(y @ v)])
+        bias[0] = _best_bias(y, problem.base._margins(w) + problem.ridge * v)
+        bias[1] = penalty * float(y @ v)
     diagonal = problem.diagonal + penalty
     rng = np.random.default_rng(0)
 
@@ -10650,13 +10670,13 @@ def _by_descent(problem, limits, alpha, m):
     n = problem.n
     v = alpha / problem.scale
     start = alpha.copy()
+    w = base._lift(v)
     if isinstance(base, PairGram):
         run = _passes_over_rows_of_points(problem)
     else:
-        run = _passes_over_rows(problem, v)
+        run = _passes_over_rows(problem, v, w)
     active = np.ones(n, dtype=bool)
     odds = []
-    w = base._lift(v)
     for _ in range(limits.turns):
         # 1. Steps, whose errors a fresh product ends
         run(active, v, w)
@@ -10937,8 +10957,10 @@ def _next_method(limits, method, end, support, is_halved, is_free):
     ``is_halved`` tells if it halved the gap, ``is_free`` if the intercept is free.
     """
     if method == _DESCENT:
-        if end == "long":
-            return _FACES if limits.by_points and support <= limits.largest_face else _DESCENT
+        if end == "long" and limits.by_points and support <= limits.largest_face:
+            return _FACES
+        if end == "long" and is_halved:
+            return _DESCENT
         return _NEWTON if limits.in_coordinates else _PAIRS
     if method == _FACES:
         return _PAIRS if end == "large" or support > 2 * _LARGEST_FACE else _FACES
@@ -11809,9 +11831,9 @@ class MaxMarginClassifier:
 
     A point of sample_weight k counts as k copies of it, also for gamma="scale", and copies count as one point with the
     sum of their weights (proof: "Copies of a point" in figures/THEOREMS.md); points of a precomputed kernel or in a
-    mapped file are not compared, and each counts as one.  A hard margin depends on weights only through which of them
-    are 0.  Weights, times those of the classes, must be within a factor of 1e16 of each other, or 0, and 1/(2 C w_i)
-    from 1e-16 to 1e16 times max_i G_ii.
+    mapped file are not compared, and each counts as one.  At a given gamma a hard margin depends on weights only
+    through which of them are 0.  Weights, times those of the classes, must be within a factor of 1e16 of each other, or
+    0, and 1/(2 C w_i) from 1e-16 to 1e16 times max_i G_ii.
 
     With several classes G has n (n_classes - 1) rows, and a product costs n_classes products with the kernel matrix.
     2,000 points of 100 classes took about a second.
@@ -12081,10 +12103,10 @@ class MaxMarginClassifier:
         least = math.nextafter(ridge.max() / high, math.inf)
         largest = math.nextafter(ridge.min() / low, 0.0)
         if not least <= self.C <= largest:
-            remedy = ", or give C=inf, the hard margin" if self.C > largest else ""
+            remedy = ", or C=inf, the hard margin" if self.C > largest else ""
             raise ValueError(
                 f"C={self.C:g} must be from {_written(least, 2, _UP)} to {_written(largest, 2, _DOWN)}, as max_i G_ii "
-                f"is {scale:g}: bring the columns to one scale, as by StandardScaler(){remedy}"
+                f"is {scale:g}: give one in this range{remedy}; if columns have different units, StandardScaler() first"
             )
 
     def _advice_without_margin(self, data, C, pair):
@@ -12094,14 +12116,14 @@ class MaxMarginClassifier:
             rows = np.flatnonzero(self.result_.p) // (self.classes_.size - 1)
             points = data.rows[np.unique(rows)]
             named = f"the points {points.tolist()}" if points.size <= 6 else f"{points.size} points"
-            witness = f"a mixture of {named} allows no larger one"
+            witness = f"as a mixture of {named} proves"
         else:
             i, j = data.rows[list(pair)]
-            witness = f"the points {i} and {j} contradict each other"
+            witness = f"as the points {i} and {j} contradict each other"
         choice = "a finite C" if self.C == math.inf else f"a C below {self.C:g}"
         return (
-            f"no margin above {_written(self.result_.upper, 1, _UP)} exists; {witness}; the predictor is that of "
-            f"C={C:g}: choose {choice} by cross-validation"
+            f"no margin above {_written(self.result_.upper, 1, _UP)} exists, {witness}; the predictor is that of "
+            f"the soft margin of C={C:g}: choose {choice} by cross-validation"
         )
 
     def _advice_on_interval(self):

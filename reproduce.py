@@ -168,6 +168,8 @@ def figure(key, finding, *, minutes, data="", panels=(1, 1), height=None, quick=
     """Register the decorated function of rows as a Figure; `data` are names in DATA, separated by spaces."""
 
     def register(rows):
+        if key in FIGURES:
+            raise ValueError(f"there are two figures {key!r}")
         inches = height or {1: 4.0, 2: 2.9, 3: 2.6}[panels[1]]
         FIGURES[key] = Figure(
             key, finding, rows, minutes, data.split(), panels, inches, sizes, quick or {}
@@ -1998,20 +2000,40 @@ def select(words):
     for word in words:
         name, equals, value = word.partition("=")
         if equals:
-            sizes[name] = int(value) if value.isdecimal() else value
+            sizes[name] = value
             continue
         keys = [key for key in FIGURES if word in ("all", key, *key.split(":"))]
         keys = keys or [key for key in FIGURES if word in key or word in stem_of(key, {})]
         if not keys:
             raise ValueError(f"no figure is called {word!r}; see: python reproduce.py list")
         chosen |= dict.fromkeys(keys)
+    if sizes and not chosen:
+        raise ValueError("sizes are those of a figure: name it, too")
     figures = [FIGURES[key] for key in chosen]
     for figure in figures:
         for name in sizes:
             if name not in figure.sizes:
                 known = ", ".join(figure.sizes) or "none"
                 raise ValueError(f"{figure.key} has no size {name!r}; its sizes are: {known}")
+            sizes[name] = size_of(figure, name, sizes[name])
     return figures, sizes
+
+
+def size_of(figure, name, text):
+    """Return the size that a text gives, of the type of its default; a ValueError for a number that is not above 0."""
+    kind = type(figure.sizes[name])
+    if kind is str:
+        return text
+    try:
+        size = {int: int, float: float}[kind](text)
+    except (KeyError, ValueError):
+        size = 0
+    if not size > 0:
+        wanted = {int: "be a whole number above 0", float: "be a number above 0"}
+        raise ValueError(
+            f"{name} of {figure.key} must {wanted.get(kind, 'stay as it is')}, got {text}"
+        )
+    return size
 
 
 def listing(figures, given):
@@ -2021,7 +2043,10 @@ def listing(figures, given):
         data = "here" if figure.data else "-"
         if not all(find(name, given) for name in figure.data):
             data = "missing"
+        saved = csv_of(figure, {})
         finding = re.sub("{.*?}", "…", figure.finding)
+        if saved.exists():
+            finding = figure.title(read_table(saved)[0])
         lines.append((figure.key, data, minutes(figure), finding))
     width = max(len(key) for key, *_ in lines)
     return [

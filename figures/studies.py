@@ -72,10 +72,10 @@ def quadrants(run):
     "momentum knows the margin to {percent} % after {slow} products, max_margin to nine digits after {fast} of one",
     minutes=0.05,
     height=2.8,
-    steps=10_000,
-    quick={"steps": 1000},
+    products=10_000,
+    quick={"products": 1000},
 )
-def front(run, steps):
+def front(run, products):
     """Data: 500 points of the plane, labelled by the sign of x₁x₂, Gaussian kernel. A product reads the 500 × 500
     matrix; max_margin reads only some of its entries. Largest margin ρ: what the best separator keeps from all points.
 
@@ -83,7 +83,8 @@ def front(run, steps):
     """
     X, y = quadrants(run)
     G = fm.gram(X, y, kernel="rbf")
-    slow = fm.momentum(G, max_iter=steps, trace_at=spaced(steps)).trace[1:]
+    iterations = products - 1  # the start takes a product
+    slow = fm.momentum(G, max_iter=iterations, trace_at=spaced(iterations)).trace[1:]
     exact = fm.max_margin(G, tol=1e-9).trace[-1:]
     for method, trace in (("momentum", slow), ("max_margin", exact)):
         yield {

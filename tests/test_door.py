@@ -253,7 +253,7 @@ def test_a_remedy_is_a_line_of_python(case):
         fm.gram(given, np.ones(4), kernel="linear", normalize=None)
     remedy = str(caught.value).rpartition(before)[2]
     names = {"np": np, "X": given}
-    *before, last = remedy.split("; ")
+    *before, last = remedy.removesuffix(", and the same rows of y").split("; ")
     exec("; ".join(before), names)
     found = eval(last, names)
     np.testing.assert_allclose(np.asarray(found, dtype=float), wanted, rtol=1e-15)
@@ -476,7 +476,8 @@ def test_what_is_no_kernel_matrix_is_refused(function, case):
 
 @pytest.mark.parametrize("size", [1e-201, 1e201, 0.0])
 def test_a_matrix_of_a_size_beyond_what_products_allow_is_refused(size):
-    words = ["max_i G_ii", f"{size:g}", "1e-200 to 1e+200", "rescale"]
+    words = ["1e-200 to 1e+200", "rescale"] if size else ["all points are 0"]
+    words += ["max_i G_ii", f"{size:g}"]
     check_raises(lambda: fm.momentum(size * np.eye(2)), ValueError, words)
     if size:
         long = np.sqrt(size)
@@ -736,6 +737,12 @@ def lacking(**changes):
     return type("Lacking", (Own,), changes)(EYE)
 
 
+def without_d():
+    G = Own(EYE)
+    G.d = None
+    return G
+
+
 def sparse_gram(**changes):
     """Two rows of two entries each."""
     fields = {"values": np.ones(4), "columns": [0, 1, 0, 1], "starts": [0, 2, 4], **changes}
@@ -758,6 +765,11 @@ REFUSALS = {  # by what is wrong: calls, their error, and words
         (lambda: fm.gram(X, Y, degree=2), TypeError, ["'rbf'", "degree", "sigma2"]),
         (lambda: fm.lazy_gram(X, kernel="ntk", gamma=1.0), TypeError, ["'ntk'", "gamma"]),
         (lambda: fm.gram(EYE, Y, gamma=1.0, **OWN), TypeError, ["gamma"]),
+        (
+            lambda: fm.gram(X, Y, kernel=linear, gamma=1.0),
+            TypeError,
+            ["gamma", "functools.partial"],
+        ),
         (lambda: fm.gram(X, Y, kernel=linear, gamma=1.0), TypeError, ["gamma"]),
         (lambda: fm.gram(X, Y, gamma=1.0, sigma2=1.0), ValueError, ["gamma", "sigma2", "both"]),
         (lambda: fm.gram(X, Y, gamma=-1.0), ValueError, ["gamma", "-1.0"]),
@@ -1035,7 +1047,8 @@ REFUSALS = {  # by what is wrong: calls, their error, and words
             for G, w, error, words in (
                 (fm.gram(X, Y), np.ones(4), TypeError, ["w", "rows", "DenseGram", "features"]),
                 (fm.lazy_gram(X, Y), np.ones(4), TypeError, ["rows", "LazyGram"]),
-                (Own(X), np.ones(2), TypeError, ["rows", "Own"]),
+                (Own(X), np.ones(2), TypeError, ["rows", "Own", "support"]),
+                (fm.features(X, Y), np.ones(3), ValueError, ['intercept="free"']),
                 (fm.pair_gram(K, Y > 0, 2), np.ones((2, 4)), TypeError, ["rows", "DenseGram"]),
                 (ROWS, np.ones(3), ValueError, ["w", "(2,)", "(3,)"]),
                 (ROWS, np.ones((1, 2)), ValueError, ["w"]),
@@ -1094,6 +1107,11 @@ REFUSALS = {  # by what is wrong: calls, their error, and words
         (lambda: norm_certificate(labels=Y > 0), ValueError, ["w", "2 dimensions"]),
         (lambda: norm_certificate(p=[0.5, 0.5]), ValueError, ["p", "4 weights"]),
         (lambda: fm.steepest_descent(NAN * X, "l2"), ValueError, ["Z", "finite", "row 0"]),
+        (
+            lambda: fm.norm_margin(X, fm.NORMS["l2"]._replace(dual=lambda u: 0.5 * abs(u).max())),
+            ValueError,
+            ["weak duality", "dual"],
+        ),
         (lambda: fm.norm_margin(X, "l3"), ValueError, ["norm", "'l3'", "spectral"]),
         (lambda: fm.norm_margin(X, 2), ValueError, ["norm", "2"]),
         (lambda: fm.norm_margin(X, "l1", labels=[0, 1]), ValueError, ["labels"]),
@@ -1147,6 +1165,7 @@ REFUSALS = {  # by what is wrong: calls, their error, and words
             NotImplementedError,
             ["Lacking has no _product"],
         ),
+        (lambda: fm.momentum(without_d()), TypeError, ["Own gives no d", "_rounding()"]),
         (lambda: fm.momentum(lacking(unit=None)), TypeError, ["Lacking", "unit = 2.0**-53"]),
         (lambda: Own(EYE).restrict([0, 1]), NotImplementedError, ["Own has no _restrict"]),
         (lambda: sparse_gram(columns=[0, 9, 0, 1]), ValueError, ["columns", "0 to 1"]),
@@ -1169,7 +1188,11 @@ REFUSALS = {  # by what is wrong: calls, their error, and words
         (lambda: fm.entropy_prox([0.0, 1.0], 0.0), ValueError, ["mu", "0.0"]),
         (lambda: fm.entropy_prox([0.0, 1.0], NAN), ValueError, ["mu", "nan"]),
         (lambda: fm.entropy_prox([0.0, 1.0], "x"), TypeError, ["mu", "'x'"]),
-        (lambda: fm.entropy_prox([0.0, 1.0], 1.0, [0.5, 0.6]), ValueError, ["sum of q", "1.1"]),
+        (
+            lambda: fm.entropy_prox([0.0, 1.0], 1.0, [0.5, 0.6]),
+            ValueError,
+            ["sum of q", "q / q.sum()"],
+        ),
         (lambda: fm.entropy_prox([0.0, 1.0], 1.0, [1.5, -0.5]), ValueError, ["q", "-0.5"]),
         (lambda: fm.entropy_prox([0.0, 1.0], 1.0, UNIFORM), ValueError, ["q", "2 weights"]),
         (lambda: fm.l2_prox([0.0, NAN], 1.0, [0.5, 0.5]), ValueError, ["g", "row 1"]),
@@ -1474,7 +1497,9 @@ def test_a_frame_is_taken_without_the_rows_that_are_refused(pd):
         )
         with pytest.raises(error) as caught:
             fm.gram(frame)
-        remedy = re.search(r"(keep the others|all values), (.*)$", str(caught.value))[2]
+        remedy = re.search(
+            r"(keep the others|all values), (.*?)(, and the same rows of y)?$", str(caught.value)
+        )[2]
         found = eval(remedy, {"np": np, "pandas": pd, "X": frame})
         assert found.index.tolist() == kept and len(fm.gram(found)) == 2
 

@@ -1231,6 +1231,20 @@ def test_steps_on_one_weight_after_another_find_the_soft_margin(
     assert result.lower <= rho * (1 + 1e-9) and result.upper >= rho * (1 - 1e-9)
 
 
+@pytest.mark.parametrize("C", [1.0, 100.0])
+@pytest.mark.parametrize("kind", ["features", "sparse"])
+def test_descents_go_on_with_the_bias_that_they_came_to(kind, C):
+    """Counts, most of them 0.  Descents that began anew with a bias of 0 came to the same gap again and again."""
+    counts = np.random.default_rng(0).poisson(0.05, size=(500, 400)).astype(float)
+    y = np.where(counts[:, :8].sum(axis=1) > 0.0, 1, -1)
+    X = counts if kind == "features" else Csr(counts)
+    free = {"normalize": None, "intercept": "free", "ridge": 0.5 / C}
+    result = fm.max_margin(fm.features(X, y, **free))
+    assert result.status == "certified" and result.n_iter < 20
+    other = fm.max_margin(fm.gram(counts, y, kernel="linear", **free))
+    assert result.lower <= other.upper and other.lower <= result.upper
+
+
 @pytest.mark.parametrize("kind", ["gram", "lazy", "features"])
 @pytest.mark.parametrize("ridge", [0.0, "unequal"])
 @pytest.mark.parametrize(

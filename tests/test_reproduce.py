@@ -400,6 +400,7 @@ def registry(tmp_path, monkeypatch):
     def add(key, rows=random_rows, drawing=draw_curve, minutes=0.5, **options):
         if rows is random_rows:
             options = {"n": 5} | options
+        rp.FIGURES.pop(key, None)
         figure = rp.figure(key, f"the figure {key}", minutes=minutes, **options)(rows)
         figure.draw(drawing)
         return figure
@@ -764,6 +765,30 @@ def test_an_unknown_name_or_size_draws_nothing_and_says_what_there_is(
         assert repr(name.partition("=")[0]) in err
         assert known in err
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "words, wanted",
+    [
+        ("n=x", "whole number"),
+        ("n=0", "whole number"),
+        ("n=1e3", "whole number"),
+        ("tol=-1", "number above 0"),
+    ]
+    + [("at=3", "stay as it is")],
+)
+def test_a_size_is_of_the_type_of_its_default_and_above_0(registry, words, wanted, capsys):
+    registry("c:one", n=10, tol=0.1, at=(1, 2))
+    assert rp.select(["c:one", "n=5", "tol=1e-3"])[1] == {"n": 5, "tol": 1e-3}
+    assert rp.main(["c:one", words]) == 2
+    assert wanted in capsys.readouterr().err
+
+
+def test_sizes_without_a_figure_and_two_figures_of_one_name_are_errors(registry, capsys):
+    assert rp.main(["n=3"]) == 2
+    assert "name it" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="two figures 'race'"):
+        rp.figure("race", "", minutes=1)(lambda run: ())
 
 
 @pytest.mark.parametrize("options", ["race --format jpg", "--quick"])
