@@ -3320,12 +3320,10 @@ def _scale_of(G):
     """Return s = max_i G_ii, unless squares or products might leave the range of double precision."""
     scale = float(G.diagonal().max())
     low, high = _ENTRIES
-    if scale == 0.0:
-        raise ValueError("max_i G_ii is 0: all points are 0 for this kernel")
     if not low <= scale <= high:
         raise ValueError(
             f"max_i G_ii is {scale:g}, and must be from {low:g} to {high:g}: rescale G, or the points, "
-            "X / np.abs(X).max()"
+            "X / np.abs(X).max(), unless all are 0"
         )
     return scale
 
