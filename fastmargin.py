@@ -8827,7 +8827,7 @@ def norm_margin(
         Stop as "certified" at upper - lower <= tol * upper.
     start : Result or (w, p), optional
         Where to go on, see `RunOptions`, or what to begin with, see the Notes.
-    **options : tol, trace_at, keep_iterates, callback, start; see `RunOptions`
+    **options : trace_at, keep_iterates, callback; see `RunOptions`
 
     See Also
     --------
@@ -9030,7 +9030,7 @@ def steepest_descent(
         Stop as "certified" at upper - lower <= tol * upper, at the next checkpoint.
     start : Result or array, optional
         Where to go on, see `RunOptions`, or what to begin with, see the Notes.
-    **options : tol, trace_at, keep_iterates, callback, start; see `RunOptions`
+    **options : trace_at, keep_iterates, callback; see `RunOptions`
 
     See Also
     --------
@@ -11109,7 +11109,7 @@ def max_margin(
         Stop as "certified" at upper - lower <= tol * upper.
     start : Result or array, optional
         Where to go on, see `RunOptions`, or what to begin with, see the Notes.
-    **options : tol, trace_at, keep_iterates, callback, start; see `RunOptions`
+    **options : trace_at, keep_iterates, callback; see `RunOptions`
 
     See Also
     --------
