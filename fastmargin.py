@@ -9164,6 +9164,8 @@ _BIAS_PENALTY = 20.0
 _FEWEST_VIOLATORS = 96
 #   points in a set: memory, 0.3 GB for pair steps and 1 GB for faces
 _LARGEST_SET = 8000
+#   points in a set beside a support that no set holds: entries read against products
+_BLOCK = 128
 #   share of the gap, or of the worst violation, that steps on a set leave: against products; 0.03 x1.00, 0.3 x1.1
 _LEFT = 0.1
 #   share of a gap or norm that is left where it has not moved: when rounding ends a run; 0.95 felt by none
@@ -10757,7 +10759,7 @@ def _with_violators(problem, points, H, m, divisor, below):
     return points, H
 
 
-def _first_working_set(problem, alpha, m, precision):
+def _first_working_set(problem, alpha, m, precision, largest=_LARGEST_SET):
     """Return (points, H): all points if they are few, else the support and points of least margin.
 
     These are half as many, or `_FEWEST_VIOLATORS` if that is more.  A support of a point a side says nothing yet: as
@@ -10774,7 +10776,7 @@ def _first_working_set(problem, alpha, m, precision):
         points = np.union1d(support, np.arange(0, problem.n, -(-problem.n // _FEWEST_VIOLATORS)))
     if points.size > 3 * _LARGEST_SET // 4:  # else there is too little room for violators
         violations = _violations(alpha, m, problem.lengths)
-        most = min(_LARGEST_SET, problem.n)
+        most = min(largest, problem.n)
         points = np.sort(np.argpartition(violations, -most)[-most:])
     H = np.empty((0, 0), precision)
     return _with_violators(problem, points, H, m, 2, math.inf)
@@ -10786,9 +10788,13 @@ def _by_pairs(problem, limits, alpha, m, gap):
     Of a support that is too large for the set, weights outside stay as they are.
     """
     inner_tol = 0.5 * limits.tol  # the gap to which a set is solved; smaller violations do not join
-    points, H = _first_working_set(problem, alpha, m, np.float32)
+    points, H = _first_working_set(problem, alpha, m, np.float32, _BLOCK)
     is_complete = False  # True if no point outside is a violator
-    sets_left = 1 + _SWEEPS * problem.n // _LARGEST_SET
+    points_left = _LARGEST_SET + _SWEEPS * problem.n
+    # Of a support that no set holds: blocks of few points, as long as a sweep over all halves the gap.
+    largest = _BLOCK
+    swept = 0
+    gap_before = math.inf
     while True:
         # A gap of at most 0.1 is what Newton steps, in single precision, have left: pair steps end it.
         if gap > _LEFT and limits.is_for_newton_steps(np.count_nonzero(alpha), m):
@@ -10805,14 +10811,23 @@ def _by_pairs(problem, limits, alpha, m, gap):
             return "rounding"
         previous_gap = gap
         gap, norm = problem.change(alpha, m, points, weights)
-        if gap <= limits.tol or norm <= limits.eps * problem.reach(alpha) / alpha.sum():
+        is_too_large = np.count_nonzero(alpha) > 3 * _LARGEST_SET // 4
+        # By so many changes margins have lost digits.
+        goal = 0.25 * limits.tol if is_too_large else limits.tol
+        if gap <= goal or norm <= limits.eps * problem.reach(alpha) / alpha.sum():
             return "solved"
         # 2. The worst violators join, or where there is no room for more they make another set.
-        if size >= _LARGEST_SET:
-            sets_left -= 1
-            if sets_left == 0:
+        if size >= _LARGEST_SET or is_too_large:
+            points_left -= size
+            if points_left <= 0:
                 return "slow"
-            points, H = _first_working_set(problem, alpha, m, np.float32)
+            swept += size
+            if swept >= problem.n:
+                if gap > 0.5 * gap_before:
+                    largest = _LARGEST_SET
+                swept = 0
+                gap_before = gap
+            points, H = _first_working_set(problem, alpha, m, np.float32, largest)
         else:
             if (is_complete or steps >= most) and gap > _CLOSER * previous_gap:
                 return "slow"
