@@ -9164,7 +9164,7 @@ _BIAS_PENALTY = 20.0
 _FEWEST_VIOLATORS = 96
 #   points in a set: memory, 0.3 GB for pair steps and 1 GB for faces
 _LARGEST_SET = 8000
-#   points in a set beside a support that no set holds: entries read against products
+#   points in a block of a support that no set holds: entries read against products; 8,000 x3 on a narrow kernel
 _BLOCK = 128
 #   share of the gap, or of the worst violation, that steps on a set leave: against products; 0.03 x1.00, 0.3 x1.1
 _LEFT = 0.1
@@ -10759,11 +10759,12 @@ def _with_violators(problem, points, H, m, divisor, below):
     return points, H
 
 
-def _first_working_set(problem, alpha, m, precision, largest=_LARGEST_SET):
+def _first_working_set(problem, alpha, m, precision, largest):
     """Return (points, H): all points if they are few, else the support and points of least margin.
 
     These are half as many, or `_FEWEST_VIOLATORS` if that is more.  A support of a point a side says nothing yet: as
-    many of all points are added to it.  Where the support is too large, those that violate optimality most are taken.
+    many of all points are added to it.  Where the support is too large for a set, ``largest`` points of those that
+    violate optimality most are taken in its place.
     """
     if problem.n <= _FIRST_FACE:
         points = np.arange(problem.n)
@@ -10843,7 +10844,7 @@ def _by_faces(problem, limits, alpha, m, gap):
     inner_tol = 0.5 * limits.tol  # the gap to which a set is solved; smaller violations do not join
     is_rough = gap > limits.tol
     is_small = np.count_nonzero(alpha) <= _FIRST_FACE  # pair steps overtake faces that outgrow this
-    points, H = _first_working_set(problem, alpha, m, np.float64)
+    points, H = _first_working_set(problem, alpha, m, np.float64, _LARGEST_SET)
     L = np.empty((0, 0))
     P = np.empty(0, np.int64)
     norm = math.inf

@@ -1231,6 +1231,28 @@ def test_steps_on_one_weight_after_another_find_the_soft_margin(
     assert result.lower <= rho * (1 + 1e-9) and result.upper >= rho * (1 - 1e-9)
 
 
+def test_a_support_that_no_set_holds_is_solved_by_blocks_of_few_points(monkeypatch):
+    """Of a narrow kernel, whose support is all points."""
+    rng = np.random.default_rng(0)
+    G = fm.gram(rng.normal(size=(900, 20)), np.where(rng.random(900) < 0.5, 1, -1), gamma=2.0)
+    whole = fm.max_margin(G)
+    sizes = []
+    change = fm._Problem.change
+
+    def watched(problem, alpha, m, points, weights):
+        if np.count_nonzero(alpha) > 300:
+            sizes.append(points.size)
+        return change(problem, alpha, m, points, weights)
+
+    monkeypatch.setattr(fm._Problem, "change", watched)
+    monkeypatch.setattr(fm, "_LARGEST_SET", 400)
+    monkeypatch.setattr(fm, "_BLOCK", 32)
+    blocks = fm.max_margin(G)
+    assert whole.status == blocks.status == "certified"
+    assert blocks.lower <= whole.upper and whole.lower <= blocks.upper
+    assert sizes and max(sizes) <= 32 + fm._FEWEST_VIOLATORS
+
+
 @pytest.mark.parametrize("C", [1.0, 100.0])
 @pytest.mark.parametrize("kind", ["features", "sparse"])
 def test_descents_go_on_with_the_bias_that_they_came_to(kind, C):
