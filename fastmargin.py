@@ -9164,6 +9164,8 @@ _BIAS_PENALTY = 20.0
 _FEWEST_VIOLATORS = 96
 #   points in a set: memory, 0.3 GB for pair steps and 1 GB for faces
 _LARGEST_SET = 8000
+#   share of such a set that the support may take, so that violators have room
+_FULL = 0.75
 #   points in a block of a support that no set holds: entries read against products; 8,000 x3 on a narrow kernel
 _BLOCK = 128
 #   share of the gap, or of the worst violation, that steps on a set leave: against products; 0.03 x1.00, 0.3 x1.1
@@ -10775,7 +10777,7 @@ def _first_working_set(problem, alpha, m, precision, largest):
     points = support
     if support.size <= len(problem.sides):  # nothing is known yet
         points = np.union1d(support, np.arange(0, problem.n, -(-problem.n // _FEWEST_VIOLATORS)))
-    if points.size > 3 * _LARGEST_SET // 4:  # else there is too little room for violators
+    if points.size > _FULL * _LARGEST_SET:
         violations = _violations(alpha, m, problem.lengths)
         most = min(largest, problem.n)
         points = np.sort(np.argpartition(violations, -most)[-most:])
@@ -10812,7 +10814,7 @@ def _by_pairs(problem, limits, alpha, m, gap):
             return "rounding"
         previous_gap = gap
         gap, norm = problem.change(alpha, m, points, weights)
-        is_too_large = np.count_nonzero(alpha) > 3 * _LARGEST_SET // 4
+        is_too_large = np.count_nonzero(alpha) > _FULL * _LARGEST_SET
         # By so many changes margins have lost digits.
         goal = 0.25 * limits.tol if is_too_large else limits.tol
         if gap <= goal or norm <= limits.eps * problem.reach(alpha) / alpha.sum():
@@ -11085,7 +11087,7 @@ def _exact_loop(G, k, until, alpha, m, method, done, reads, problem, limits):
         # 6. Go over to faces where pair steps get nowhere.
         is_stuck = following == current == _PAIRS and not is_halved
         # A working set must hold the support whole.
-        if is_stuck and support <= min(2 * _LARGEST_FACE, 3 * _LARGEST_SET // 4):
+        if is_stuck and support <= min(2 * _LARGEST_FACE, _FULL * _LARGEST_SET):
             method[0] = _FACES
     return k
 
