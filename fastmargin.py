@@ -10973,10 +10973,8 @@ def _next_method(limits, method, end, support, is_halved, is_free):
     ``is_halved`` tells if it halved the gap, ``is_free`` if the intercept is free.
     """
     if method == _DESCENT:
-        if end == "long" and limits.by_points and support <= limits.largest_face:
-            return _FACES
-        if end == "long" and is_halved:
-            return _DESCENT
+        if end == "long":
+            return _FACES if limits.by_points and support <= limits.largest_face else _DESCENT
         return _NEWTON if limits.in_coordinates else _PAIRS
     if method == _FACES:
         return _PAIRS if end == "large" or support > 2 * _LARGEST_FACE else _FACES
