@@ -1140,7 +1140,7 @@ def sampling_rows(job, steps, scaling, X, y, X_test, y_test):
 
 @figure(
     "ji21:fig3",
-    "On {images} images sampling with momentum overtakes the batch perceptron in margin, in long runs",
+    "On {images} images sampling with momentum overtakes the averaged batch perceptron in margin, in long runs",
     minutes=4.5,
     data="mnist",
     panels=(1, 2),
