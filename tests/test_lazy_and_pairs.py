@@ -386,13 +386,11 @@ def test_precise_products_of_pairs_are_within_their_bound(k):
     exact = [sum(g * Fraction(float(a)) for g, a in zip(row, v, strict=True)) for row in entries]
     square = sum(a * Fraction(float(b)) for a, b in zip(exact, v, strict=True))
     s = Fraction(scale_of(G))
-    for got, want in zip(m, exact, strict=True):
-        assert (
-            abs(Fraction(float(got)) - want)
-            <= Fraction(4 * EPS) * abs(want) + Fraction(EPS**1.5) * s
-        )
-    assert abs(Fraction(size) - square) <= Fraction(4 * EPS) * square + Fraction(EPS**1.5) * s
-    assert rounding.square < 1e-15
+    lost = rounding.margins + rounding.lost
+    for got, want, bound in zip(m, exact, lost, strict=True):
+        assert abs(Fraction(float(got)) - want) <= Fraction(float(bound)) * s
+    assert abs(Fraction(size) - square) <= Fraction(rounding.square) * s
+    assert lost.max() < 1e-15 and rounding.square < 1e-15
     assert fm.pair_gram(fm.lazy_gram(X), labels, k)._precise(v) is None
 
 
