@@ -9178,7 +9178,7 @@ _STALLED = 0.9
 _STEPS_PER_POINT = 8
 
 # Pair steps:
-#   sweeps of full sets over all points before an iteration ends: certificates against work; 1 x1.02
+#   sweeps of sets over all points before an iteration ends: certificates against work; 1 x1.02
 _SWEEPS = 4
 #   share of the gap that slow steps leave, after which faces follow; 0.1 and 0.6 felt by few, up to x1.3
 _CLOSER = 0.3
@@ -10794,7 +10794,7 @@ def _by_pairs(problem, limits, alpha, m, gap):
     points, H = _first_working_set(problem, alpha, m, np.float32, _BLOCK)
     is_complete = False  # True if no point outside is a violator
     points_left = _LARGEST_SET + _SWEEPS * problem.n
-    # Of a support that no set holds: blocks of few points, as long as a sweep over all halves the gap.
+    # A support that no set holds is solved by blocks of few points, as long as a sweep over all halves the gap.
     largest = _BLOCK
     swept = 0
     gap_before = math.inf
@@ -10815,7 +10815,7 @@ def _by_pairs(problem, limits, alpha, m, gap):
         previous_gap = gap
         gap, norm = problem.change(alpha, m, points, weights)
         is_too_large = np.count_nonzero(alpha) > _FULL * _LARGEST_SET
-        # By so many changes margins have lost digits.
+        # Margins lose digits by many changes: a smaller gap leaves room for that.
         goal = 0.25 * limits.tol if is_too_large else limits.tol
         if gap <= goal or norm <= limits.eps * problem.reach(alpha) / alpha.sum():
             return "solved"
