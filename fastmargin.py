@@ -96,6 +96,7 @@ Contents (search for the number and title, as in "# 5.3 rows"; what a room needs
 from __future__ import annotations
 
 import contextlib
+import copy
 import datetime
 import functools
 import importlib
@@ -113,7 +114,7 @@ from collections import namedtuple
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias, TypedDict, Unpack
+from typing import Any, NamedTuple, TypeAlias, TypedDict, TypeVar, Unpack, cast
 
 import numpy as np
 from numba import get_num_threads, njit, prange, threading_layer
@@ -708,25 +709,21 @@ def _points(X, name="X"):
 
 def _sparse_points(X, name="X"):
     """Return a checked copy of a SciPy sparse matrix or array in compressed rows; SciPy itself is not imported."""
-    X = X.tocsr(copy=True)
     if len(X.shape) != 2 or 0 in X.shape:
         raise ValueError(f"{name} must have 2 dimensions and be not empty, got shape {X.shape}")
+    if X.dtype.kind not in "fiub" or X.dtype.itemsize > 8:
+        remedy = f"give {name}.astype(np.float64)"
+        if X.dtype.kind == "c":
+            remedy = f"give both parts, scipy.sparse.hstack(({name}.real, {name}.imag))"
+        raise TypeError(f"{name} must hold real numbers, got dtype {X.dtype}: {remedy}")
+    X = X.tocoo(copy=True)
+    if X.dtype.kind in "iu":
+        X = _sparse_floats(X, name)
+    X = X.tocsr()
+    if X.dtype == np.bool_:  # where entries at the same place stand for their disjunction
+        X = X.astype(np.float64)
     X.sum_duplicates()  # sorts the columns of each row, too
     X.eliminate_zeros()
-    data = X.data
-    if data.dtype.kind not in "fiub" or data.dtype.itemsize > 8:
-        remedy = f"give {name}.astype(np.float64)"
-        if data.dtype.kind == "c":
-            remedy = f"give both parts, scipy.sparse.hstack(({name}.real, {name}.imag))"
-        raise TypeError(f"{name} must hold real numbers, got dtype {data.dtype}: {remedy}")
-    if data.dtype not in (np.float32, np.float64):
-        X.data = data.astype(np.float64)
-        if _size_of(X.data) > _WHOLE:
-            k = np.flatnonzero(np.abs(X.data) > _WHOLE)[0]
-            raise ValueError(
-                f"{name} must hold real numbers; {_sparse_place(X, k)} has the integer {data[k]}, beyond 2**53: round "
-                f"them, {name}.astype(np.float64)"
-            )
     size = _size_of(X.data)
     if not math.isfinite(size):
         k = np.flatnonzero(~np.isfinite(X.data))[0]
@@ -737,6 +734,30 @@ def _sparse_points(X, name="X"):
     if not _is_within(size, _POINTS):
         place = _sparse_place(X, np.abs(X.data).argmax())
         _refuse_size(size, name, place, _POINTS, "{}.tocsr()")
+    return X
+
+
+def _sparse_floats(X, name):
+    """Return sparse integers, listed by their coordinates, in float64.
+
+    Entries at the same place stand for their sum.  In a small type of integers that sum would overflow.
+    """
+    is_large = (X.data > _WHOLE) | (X.data < -_WHOLE)
+    if is_large.any():
+        k = is_large.argmax()
+        raise ValueError(
+            f"{name} must hold real numbers; {_place((X.row[k], X.col[k]))} has the integer {X.data[k]}, beyond "
+            f"2**53: round them, {name}.astype(np.float64)"
+        )
+    X.data = X.data.astype(np.float64)  # X.astype would add entries up first
+    sizes = X.copy()
+    sizes.data = np.abs(sizes.data)
+    sizes = sizes.tocsr()  # whose sums bound those of the entries added up so far, in any order
+    if sizes.nnz < X.nnz and sizes.max() >= _WHOLE:
+        raise ValueError(
+            f"{name} has integers at one place whose sum may be beyond 2**53: round them, "
+            f"{name}.astype(np.float64)"
+        )
     return X
 
 
@@ -897,7 +918,9 @@ def _labels(y, n, name="y", allowed=(-1, 1)):
         if not remedy:
             raise
         raise TypeError(f"{name} must hold real numbers, got dtype {known.dtype}{remedy}") from None
-    is_allowed = np.abs(labels) == 1.0 if is_sign else np.isin(labels, allowed)
+    is_allowed = np.abs(labels) == 1.0
+    if not is_sign:  # a range, which may be too long to be written down
+        is_allowed = (labels == np.floor(labels)) & (labels >= 0.0) & (labels <= allowed[-1])
     if not is_allowed.all():
         wrong = np.flatnonzero(~is_allowed)
         first = f"; {name}[{wrong[0]}] is {labels[wrong[0]]:g}"
@@ -985,6 +1008,31 @@ def _amounts(values, name, n):
     return values
 
 
+def _places(index, n, name="index"):
+    """Return the numbers of some of n points as an array: of numbers, of a slice, or of a mask with n entries."""
+    if isinstance(index, slice):
+        places = np.arange(n)[index]
+    else:
+        places = _plain(index, name)
+        if places.dtype == np.bool_ and places.shape == (n,):
+            places = np.flatnonzero(places)
+    if places.ndim != 1 or (places.size and places.dtype.kind not in "iu"):
+        raise TypeError(
+            f"{name} must be an array of numbers of points, such as [0], or a mask of {_counted(n, 'point')}; got an "
+            f"array of {places.dtype} of shape {places.shape}"
+        )
+    if places.size == 0:
+        raise ValueError(f"{name} must hold at least one point, and holds none")
+    is_outside = (places < -n) | (places >= n)
+    if is_outside.any():
+        raise IndexError(
+            f"{name} must hold numbers of points, from 0 to {n - 1}, or from -{n} to -1 to count from the end; got "
+            f"{places[is_outside.argmax()]}"
+        )
+    places = places.astype(np.int64)
+    return np.where(places < 0, places + n, places)
+
+
 def _refuse_overflow(*numbers, place=""):
     if not all(np.isfinite(array).all() for array in numbers):
         raise FloatingPointError(
@@ -993,11 +1041,15 @@ def _refuse_overflow(*numbers, place=""):
         )
 
 
-def _count(value, name, low=0):
+def _integer(value, name):
     try:
-        number = operator.index(value)
+        return operator.index(value)
     except TypeError:
         raise TypeError(f"{name} must be an integer, got {value!r}") from None
+
+
+def _count(value, name, low=0):
+    number = _integer(value, name)
     if isinstance(value, bool) or not low <= number <= 2**53:
         raise ValueError(f"{name} must be an integer from {low} to 2**53; got {value!r}")
     return number
@@ -2844,8 +2896,10 @@ class Gram:
         product(self, v, out)
         return out
 
-    def block(self, rows: Array, columns: Array) -> Array:
-        """Return the entries of G in these rows and columns, which are arrays of point numbers."""
+    def block(self, rows: ArrayLike | slice, columns: ArrayLike | slice) -> Array:
+        """Return the entries of G in these rows and columns, which are chosen as by `restrict`."""
+        rows = _places(rows, self.n, "rows")
+        columns = _places(columns, self.n, "columns")
         block = self._block(rows, columns)
         if self._has_ridge:
             block = block + self._ridges()[columns] * (rows[:, None] == columns)
@@ -2931,12 +2985,21 @@ class Gram:
         """Return G without its ridge and its free intercept."""
         return self._changed(ridge=0.0, intercept=_constant(self.intercept))
 
-    def restrict(self, index: ArrayLike) -> Gram:
-        """Return G on some of the points, with their labels, for an array of their places.
+    def restrict(self, index: ArrayLike | slice) -> Gram:
+        """Return G on some of the points, with their labels.
 
-        Raises ValueError if the intercept is free and the points are of one class.
+        Parameters
+        ----------
+        index : array of int, array of bool, shape (n,), or slice
+            The numbers of the points, in any order, or which of the n points they are.
+
+        Raises
+        ------
+        TypeError, IndexError, ValueError
+            It is none of these; it holds a number that no point has; it is empty; or the intercept is free, and the
+            points are of one class.
         """
-        index = np.arange(self.n)[index]
+        index = _places(index, self.n)
         if self.free_labels is not None:
             _of_both_classes(self.labels[index])
         return self._restrict(index)
@@ -3099,7 +3162,10 @@ _LAST = (
 
 def _lengths_of(diagonal):
     """Return sqrt(G_ii / max_j G_jj), and 1e-24 where that is less: then underflow is nothing beside rounding."""
-    return np.sqrt(np.maximum(diagonal / diagonal.max(), 1e-48))
+    largest = diagonal.max()
+    if largest == 0.0:  # all points are 0, and have a ridge
+        return np.full(diagonal.size, 1e-24)
+    return np.sqrt(np.maximum(diagonal / largest, 1e-48))
 
 
 class Rounding(NamedTuple):
@@ -3205,7 +3271,8 @@ def product(G: Gram, v: Array, out: Array) -> None:
     if not isinstance(G, Gram):
         _step_of(G, "product")(G, v, out)
         return
-    _refuse_other_sizes(G.n, v=v, out=out)
+    _refuse_other_arrays(G.n, v=v)
+    _refuse_other_arrays(G.n, writes=True, out=out)
     if G.arrays is not None:
         _enter(type(G.arrays).product, G.arrays, v, out)
     else:
@@ -3234,9 +3301,11 @@ def add_column(G: Gram, i: int, c: float, m: Array) -> None:
     if not isinstance(G, Gram):
         _step_of(G, "add_column")(G, i, c, m)
         return
-    _refuse_other_sizes(G.n, m=m)
+    _refuse_other_arrays(G.n, writes=True, m=m)
+    i = _integer(i, "i")
     if not 0 <= i < G.n:
-        raise IndexError(f"i must be the number of one of {G.n} points, got {i}")
+        raise IndexError(f"i must be the number of one of {_counted(G.n, 'point')}, got {i}")
+    c = _number(c, "c", -math.inf)
     if G.arrays is not None:
         _enter(type(G.arrays).add_column, G.arrays, i, c, m)
         return
@@ -3259,11 +3328,17 @@ _bring(product, "product")
 _bring(add_column, "add_column")
 
 
-def _refuse_other_sizes(n, **vectors):
-    """Refuse arrays of another shape than (n,): compiled code would read beyond one that is too short."""
+def _refuse_other_arrays(n, writes=False, **vectors):
+    """Refuse what is no array of n numbers in float64: compiled code would read beyond one that is too short."""
     for name, v in vectors.items():
-        if not (isinstance(v, np.ndarray) and v.shape == (n,)):
-            raise ValueError(f"{name} must be an array of shape {(n,)}, got {np.shape(v)}")
+        if not isinstance(v, np.ndarray):
+            raise TypeError(f"{name} must be an array, got {type(v).__name__}")
+        if v.shape != (n,) or v.dtype != np.float64:
+            raise ValueError(
+                f"{name} must be an array of float64 of shape {(n,)}; got {v.dtype} of shape {v.shape}"
+            )
+        if writes and not v.flags.writeable:
+            raise ValueError(f"{name} is read-only, and must be an array that can be changed")
 
 
 def _gram_of(G):
@@ -4403,22 +4478,27 @@ class LazyGram(Gram):
         return block * self.c[columns] * self.c[rows, None]
 
 
-def _empty_matrix(n):
-    """Return a matrix that is not filled yet; raise MemoryError where the machine has no room for it."""
-    size = 8 * n * n
+def _refuse_beyond_memory(size, what):
+    """Raise MemoryError where the machine has no room for so many bytes; ``what`` takes them, and what to do."""
     try:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):  # not known on this system
-        memory = math.inf
+        return
+    if size > memory:
+        raise MemoryError(what.format(f"{size / 2**30:.3g} GB"))
+
+
+def _empty_matrix(n):
+    """Return a matrix that is not filled yet; raise MemoryError where the machine has no room for it."""
+    what = (
+        f"the matrix of {n} points takes {{}}; lazy_gram(X, y, ...) evaluates its entries when they are needed, and "
+        'features(X, y) reads the points of kernel="linear"'
+    )
+    _refuse_beyond_memory(8 * n * n, what)
     try:
-        if size > memory:
-            raise MemoryError
         return np.empty((n, n))
     except MemoryError:
-        raise MemoryError(
-            f"the matrix of {n} points takes {size / 2**30:.3g} GB; lazy_gram(X, y, ...) evaluates its entries when "
-            'they are needed, and features(X, y) reads the points of kernel="linear"'
-        ) from None
+        raise MemoryError(what.format(f"{8 * n * n / 2**30:.3g} GB")) from None
 
 
 def _kernel_and_points(X, kernel, normalize, intercept, params):
@@ -4665,6 +4745,11 @@ class PairGram(Gram):
             )
         n_classes = _count(n_classes, "n_classes", 2)
         labels = _labels(labels, len(K), "labels", range(n_classes)).astype(np.int64)
+        _refuse_beyond_memory(
+            64 * len(K) * n_classes,  # three numbers for each pair, weights and margins
+            f"the pairs of {len(K)} points and {n_classes} classes take {{}}: number the classes that occur from 0, "
+            "np.unique(labels, return_inverse=True)[1]",
+        )
         point, right, wrong = (part.astype(np.int32) for part in _pairs(labels, n_classes))
         self.K = K
         self.n = point.size
@@ -4779,7 +4864,7 @@ class PairGram(Gram):
                 scores[c] += m
         m = self._differences(scores)
         error = _sum_error(2 * v.size + 16) ** 2
-        lost += _LAST * np.abs(scores).max(axis=0) / self._diagonal().max()
+        lost += _LAST * np.abs(scores).max(axis=0) / (self._diagonal().max() or 1.0)
         return (
             0.5 * math.fsum(squares),
             m,
@@ -5401,8 +5486,9 @@ def separator_margin(
     Raises
     ------
     TypeError, ValueError
-        G has no coordinates, as a dense one, and no ``support`` is given; w is of another shape, not finite, or 0; the
-        bias over ||w|| overflows.  With ``support``: it does not hold different numbers of points; G does not know its
+        G has no coordinates, as a dense one, and no ``support`` is given; w is of another shape, not finite, or 0; its
+        largest absolute value is not from 1e-100 to 1e100, or its bias is more than 1e100 times as large.  With
+        ``support``: it does not hold different points, which may be an IndexError, too; G does not know its
         labels, or has a ridge, pairs of classes, points that were moved, or a kernel that normalize has changed; the
         points cancel, so that ||w|| is 0 up to rounding.
 
@@ -5459,12 +5545,7 @@ def separator_margin(
     shape = (G.n_classes, d) if isinstance(G, PairGram) else (d,)
 
     # 2. Take w apart: with a free intercept its own bias may stand behind it.
-    w = _array(w, "w", np.ndim(w)).astype(np.float64)
-    bias = None
-    if G.free_labels is not None and w.shape == (d + 1,):
-        bias = float(w[-1])
-        w = w[:-1]
-    _refuse_other_shape(G, w, shape)
+    w, bias = _weights_and_bias(G, w, shape)
     if ridge is not None and G.free_labels is not None and bias is None:
         raise ValueError(
             f"with a ridge and a free intercept w must have shape {(d + 1,)}: give the bias, too"
@@ -5474,6 +5555,24 @@ def separator_margin(
         return _margin_of_coordinates(G, ridge, w, None)
     high, low, error = _at_origin(G, w)
     return _margin_of_coordinates(G, ridge, w, (bias, high, low), error)
+
+
+def _weights_and_bias(G, w, shape):
+    """Return a checked w of this shape in float64, and the bias that stands last if the intercept is free, or None."""
+    w = _numbers(w, "w").astype(np.float64)
+    bias = None
+    if G.free_labels is not None and w.shape == (shape[0] + 1,):
+        bias = float(w[-1])
+        w = w[:-1]
+    _refuse_other_shape(G, w, shape)
+    w = _array(w, "w", len(shape), _POINTS)
+    largest = _POINTS[1] * _size_of(w)
+    if bias is not None and not abs(bias) <= largest:
+        raise ValueError(
+            f"the bias, which is the last entry of w, must be finite and at most {largest:.3g}, which is "
+            f"{_POINTS[1]:g} times the largest absolute value of the other entries; got {bias:g}"
+        )
+    return w, bias
 
 
 def _refuse_other_shape(G, w, shape):
@@ -5514,18 +5613,10 @@ def _margin_of_weights(G, w, support):
 
     # 2. Take w apart.
     n = len(G)
-    support = _plain(support, "support")
-    is_numbers = support.ndim == 1 and support.dtype.kind in "iu"
-    if not (is_numbers and len(set(support.tolist())) == len(support)):
-        raise ValueError("support must hold the numbers of points, each once")
-    if not ((support >= 0) & (support < n)).all():
-        raise ValueError(f"support must hold numbers from 0 to {n - 1}")
-    w = _vector(w, "w")
-    bias = None
-    if G.free_labels is not None and len(w) == len(support) + 1:
-        bias = float(w[-1])
-        w = w[:-1]
-    _refuse_other_shape(G, w, (len(support),))
+    support = _places(support, n, "support")
+    if len(set(support.tolist())) != len(support):
+        raise ValueError("support must hold each point once: add the weights of copies up")
+    w, bias = _weights_and_bias(G, w, support.shape)
     alpha = np.zeros(n)
     alpha[support] = w * G.labels[support]
 
@@ -5561,7 +5652,7 @@ def _margin_of_coordinates(G, ridge, w, bias, bias_error=0.0):
     """Return `separator_margin` for ``bias``: numbers whose sum is that of the stored rows, to ``bias_error``; None for
     the best one."""
     # 1. Bring w near 1 by a power of two, which is exact; margins of 1 become margins of ``goal``.
-    exponent = max(math.frexp(float(np.abs(w).max()))[1], -1000)  # goal must be a number
+    exponent = math.frexp(float(np.abs(w).max()))[1]
     w = np.ldexp(w.astype(np.float64), -exponent)
     goal = math.ldexp(1.0, -exponent)
     norm2 = sum(_precise_dot(w.ravel(), w.ravel()))
@@ -5572,8 +5663,6 @@ def _margin_of_coordinates(G, ridge, w, bias, bias_error=0.0):
     # 2. Scale the bias, too, and round it once.
     if bias is not None:
         bias = math.fsum(part * goal for part in bias)
-        if not abs(bias) < _ENTRIES[1]:
-            raise ValueError("the bias is too large for this w: over ||w|| it overflows")
 
     # 3. Margins with their bias, and the largest term of these sums.
     if isinstance(G, PairGram) and ridge is None:
@@ -5686,7 +5775,7 @@ def _operator_norm(G):
     (A. Greenbaum, Linear Algebra and its Applications 113, 1989).
     """
     n = G.n
-    scale = G.diagonal().max()  # taken out, so that no square of G's entries can over- or underflow
+    scale = G.scale  # taken out, so that no square of G's entries can over- or underflow
     steps = min(64, n)
     T = np.zeros((steps, steps))  # tridiagonal and symmetric; its lower half
     v = np.random.default_rng(0).standard_normal(n)
@@ -5756,7 +5845,7 @@ class RunOptions(_Options, total=False):
     callback : callable, optional
         Called at every checkpoint with a partial Result, which it may keep and change; its status is "running" until
         the last.  If the run turns out to end there, it is called again.  If the callback returns True, the run ends as
-        "stopped".  `max_margin` may still improve on the last one by coordinates.
+        "stopped".  A search by coordinates, in which `max_margin` may go on, calls it once for every ridge.
     start : Result, optional
         Go on from this Result, a partial one included, of the same algorithm on the same G, which is not checked: T1
         iterations and then T2 are T1 + T2, bit for bit.  Other options are those of this call.  `max_margin` also takes
@@ -5772,6 +5861,34 @@ class RunOptions(_Options, total=False):
 
     tol: float | None
     start: Result | None
+
+
+_Algorithm = TypeVar("_Algorithm", bound=Callable[..., Result])
+
+
+def _algorithm(function: _Algorithm) -> _Algorithm:
+    """Let an algorithm refuse options that neither it nor `RunOptions` has, in its own name and not in that of `drive`.
+
+    ``**options`` alone would pass them on.
+    """
+    own = [
+        name
+        for name, parameter in inspect.signature(function).parameters.items()
+        if parameter.kind != parameter.VAR_KEYWORD
+    ]
+    known = list(dict.fromkeys([*own, *sorted(RunOptions.__optional_keys__)]))
+
+    @functools.wraps(function)
+    def checked(*args, **options):
+        for name in options:
+            if name not in known:
+                raise TypeError(
+                    f"{function.__name__}() got an unexpected keyword argument {name!r}; it takes "
+                    f"{', '.join(known[:-1])} and {known[-1]}"
+                )
+        return function(*args, **options)
+
+    return cast(_Algorithm, checked)
 
 
 def drive(
@@ -5942,8 +6059,7 @@ def drive(
             if keep_iterates and not stands:
                 iterates.append(alpha.copy())
             if callback is not None:
-                answer = callback(result(status))
-                stops = isinstance(answer, (bool, np.bool_)) and answer
+                stops = _is_true(callback(result(status)))
                 if stops and status == "running":
                     bounds, status = _certified(G, alpha, p, interval, goals, has_halted, k, last)
                     trace[count - 1] = (k, products(k), seconds, bounds.lower, bounds.upper)
@@ -5953,6 +6069,11 @@ def drive(
                 break
     kept = np.array(iterates) if keep_iterates else None
     return result(status, kept)
+
+
+def _is_true(answer):
+    """Return True for the answer of a callback that ends the run."""
+    return isinstance(answer, (bool, np.bool_)) and bool(answer)
 
 
 def _resume(start, name, state, solution):
@@ -6205,6 +6326,7 @@ def _perceptron_loop(G, k, until, alpha, m, place, cyclic, floor):
     return k
 
 
+@_algorithm
 def perceptron(
     G: GramLike,
     *,
@@ -6272,6 +6394,7 @@ def _nkp_loop(G, k, until, alpha, m, floor):
     return k
 
 
+@_algorithm
 def nkp(
     G: GramLike,
     *,
@@ -6349,6 +6472,7 @@ def _von_neumann_loop(G, k, until, p, m, diagonal, goal, floor):
     return k
 
 
+@_algorithm
 def von_neumann(
     G: GramLike,
     *,
@@ -6445,6 +6569,7 @@ def _pairwise_loop(G, k, until, p, m, direction, goal, floor):
     return k
 
 
+@_algorithm
 def frank_wolfe(
     G: GramLike,
     *,
@@ -6601,6 +6726,7 @@ def _alpha_and_p(alpha, m, p, Gp, *_):
     return alpha, p, m, Gp
 
 
+@_algorithm
 def snkp(
     G: GramLike,
     *,
@@ -6669,6 +6795,7 @@ def snkp(
     )
 
 
+@_algorithm
 def snkpvn(
     G: GramLike,
     *,
@@ -6739,6 +6866,7 @@ def snkpvn(
     )
 
 
+@_algorithm
 def isnkpvn(
     G: GramLike,
     *,
@@ -6845,6 +6973,7 @@ def _winnow_loop(G, k, until, w, m, hits, score, rows, eta, floor):
     return k
 
 
+@_algorithm
 def winnow(
     Z: ArrayLike,
     *,
@@ -7000,6 +7129,7 @@ def _gradient_loop(G, k, until, alpha, m, q, Gq, logistic, y, step):
     return k
 
 
+@_algorithm
 def gradient_descent(
     G: GramLike,
     *,
@@ -7072,6 +7202,7 @@ def _normalized_loop(G, k, until, alpha, m, q, Gq, y, by_norm, decay, step):
     return k
 
 
+@_algorithm
 def normalized_gradient_descent(
     G: GramLike,
     *,
@@ -7182,6 +7313,7 @@ def _momentum_loop(G, k, until, alpha, g, m, Gg, q, Gq, logistic, shift, y, step
     return k
 
 
+@_algorithm
 def momentum(
     G: GramLike,
     *,
@@ -7302,6 +7434,7 @@ def _batch_perceptron_loop(
     return k
 
 
+@_algorithm
 def batch_perceptron(
     G: GramLike,
     *,
@@ -7399,6 +7532,7 @@ def _sampling_loop(G, k, until, alpha, g, m, Gg, drawn, column, uniforms, moment
     return k
 
 
+@_algorithm
 def adaptive_sampling(
     G: GramLike,
     *,
@@ -7625,6 +7759,7 @@ def _inertial_loop(
     return k
 
 
+@_algorithm
 def diagonal_descent(
     G: GramLike,
     *,
@@ -7702,6 +7837,7 @@ def diagonal_descent(
     )
 
 
+@_algorithm
 def inertial_diagonal_descent(
     G: GramLike,
     *,
@@ -7812,6 +7948,7 @@ def _homotopic_loop(G, k, until, alpha, m, a, b, scale):
     return k
 
 
+@_algorithm
 def homotopic_subgradient(
     G: GramLike,
     *,
@@ -8233,6 +8370,7 @@ def _subspace_loop(G, k, until, alpha, *arrays_and_parameters):
     return k
 
 
+@_algorithm
 def subspace_perceptron(
     G: GramLike,
     *,
@@ -8787,6 +8925,7 @@ def _proximal_loop(
     return k
 
 
+@_algorithm
 def norm_margin(
     Z: Any,
     norm: str | Norm,
@@ -8990,6 +9129,7 @@ def _steepest_loop(G, k, until, w, m, q, mean, alpha, game, logistic, decay, ste
     return k
 
 
+@_algorithm
 def steepest_descent(
     Z: Any,
     norm: str | Norm,
@@ -9223,6 +9363,8 @@ _LANDMARKS = 5
 _ACTIVE_SHARE = 0.01
 #   steps in a row that may pass without a smaller gap
 _PATIENT_STEPS = 10
+#   multiplications in the search for a separator by its coordinates, after a run: a few seconds
+_LONGEST_SEARCH = 10**10
 
 # Memory:
 #   points whose matrix in double precision is kept, of pairs, or of rows that are wider than they are many: 0.13 GB
@@ -9876,17 +10018,18 @@ def _with_bias(rows, signs):
     return np.column_stack((rows, signs)), np.append(penalty, 0.0)
 
 
-def _newton_in_coordinates(rows, ridge, penalty, w):
+def _newton_in_coordinates(rows, ridge, penalty, w, most=_MOST_NEWTON_STEPS):
     """Minimize sum_j penalty_j w_j^2 / 2 + sum_i max(0, 1 - <z_i, w>)^2 / (2 r_i) over w, from this one on.
 
-    Return (w, weights, steps), where weights_i = max(0, 1 - <z_i, w>) / r_i.  Equations are solved for columns scaled
-    to length 1, so that the units of columns do not matter, and a multiple of the identity keeps them definite.
+    Return (w, weights, steps), after ``most`` steps at the latest, where weights_i = max(0, 1 - <z_i, w>) / r_i.
+    Equations are solved for columns scaled to length 1, so that the units of columns do not matter, and a multiple of
+    the identity keeps them definite.
     """
     m = rows @ w
     value = math.inf
     previous_w = w
     steps = 0
-    while steps < _MOST_NEWTON_STEPS:
+    while steps < min(most, _MOST_NEWTON_STEPS):
         slacks = np.maximum(1.0 - m, 0.0)
         previous = value
         value = (penalty * w) @ w + slacks @ (slacks / ridge)
@@ -10051,7 +10194,7 @@ def _by_newton_steps(problem, limits, alpha, m):
     return end
 
 
-def _in_coordinates(problem, tol, result):
+def _in_coordinates(problem, tol, result, callback):
     """Return a result with the separator itself, by Newton steps in coordinates, or as it is if that proves no more.
 
     Where columns have different units no weights in double precision give the best separator, but its coordinates do.
@@ -10062,16 +10205,22 @@ def _in_coordinates(problem, tol, result):
     K = _points_gram(G)
     rows, penalty = _with_bias(G.coordinates(), G.free_labels)
     w = np.zeros(penalty.size)
+    most = _LONGEST_SEARCH // (
+        rows.size * w.size
+    )  # steps in all, each of which takes so many multiplications
     ridges = [problem.ridge]
     if not problem.has_ridge:
         ridges = [np.full(G.n, problem.scale * 10.0**-k) for k in range(2, 32, 2)]
-        separator, _, _ = _newton_in_coordinates(rows, ridges[-1], penalty, w)
+        separator, _, steps = _newton_in_coordinates(rows, ridges[-1], penalty, w, most)
+        most -= steps
         if not _separates(rows @ separator):  # although ||w|| has next to no weight
             return result
     best = result
+    is_stopped = False
     for ridge in ridges:
         # 1. The separator and the weights
-        w, p, _ = _newton_in_coordinates(rows, ridge, penalty, w)
+        w, p, steps = _newton_in_coordinates(rows, ridge, penalty, w, most)
+        most -= steps
         if not problem.has_ridge:
             m = rows @ w
             if not _separates(m):
@@ -10096,14 +10245,23 @@ def _in_coordinates(problem, tol, result):
         upper = certificate(G, p, p, precise=True)[1]
         if upper < best.upper:
             best = best._replace(p=p, upper=upper)
-        if _is_closed(best.lower, best.upper, tol):
+        if _is_closed(best.lower, best.upper, tol) or most == 0:
+            break
+        # 3. The callback, which may keep and change what it gets
+        if callback is not None and _is_true(
+            callback(copy.deepcopy(best)._replace(status="running"))
+        ):
+            is_stopped = True
             break
     if best.separator is None:
         return result
-    # 3. The end of the run
-    status = "certified"
+    # 4. The end of the run
     note = ""
-    if not _is_closed(best.lower, best.upper, tol):
+    if _is_closed(best.lower, best.upper, tol):
+        status = "certified"
+    elif is_stopped:
+        status = "stopped"
+    else:
         status = "rounding"
         note = _note_on_rounding(G, Bounds(best.lower, best.upper, best.upper - best.lower))
     trace = result.trace.copy()
@@ -11090,6 +11248,7 @@ def _exact_loop(G, k, until, alpha, m, method, done, reads, problem, limits):
     return k
 
 
+@_algorithm
 def max_margin(
     G: GramLike,
     *,
@@ -11231,7 +11390,7 @@ def max_margin(
     )
     # 4. Where the weights have too few digits, the coordinates of the separator
     if result.status in ("rounding", "infeasible") and _takes_coordinates(problem, result.status):
-        return _in_coordinates(problem, tol, result)
+        return _in_coordinates(problem, tol, result, options.get("callback"))
     return result
 
 
@@ -11345,9 +11504,9 @@ def witnesses(G: GramLike, result: Result | ArrayLike) -> Witnesses | None:
         ``strict`` says that no separator exists for the numbers that G holds, in exact arithmetic.  It can be True for
         points of the linear kernel, in `features`, `gram` and `lazy_gram`, with a free intercept or without, for pairs
         of these, and for "poly"; and for up to 200 witnesses, or about 95 whose numbers have all digits of a double.
-        Other kernels separate all points that differ: see `contradiction`.  An array G holds rounded values, which
-        prove nothing so strict.  It is False where the proof fails, as on points that have a margin below the accuracy
-        of `max_margin`.
+        Other kernels separate all points that differ: see `contradiction`.  An array G holds rounded values, of which
+        only a zero on the diagonal proves so much.  ``strict`` is False where the proof fails, as on points that have a
+        margin below the accuracy of `max_margin`.
 
     Raises
     ------
@@ -11386,9 +11545,15 @@ def witnesses(G: GramLike, result: Result | ArrayLike) -> Witnesses | None:
             return None
         result = result.p
     p = _distribution(result, "result", len(G))
-    # 1. Look among the points of the result, and then among all, as long as nothing is proved.
     points = G._changed(ridge=0.0)
     may_be = np.broadcast_to(np.asarray(G.ridge) == 0.0, p.shape)
+    # 1. A row of zeros is a witness by itself.
+    zeros = _zero_rows(points, np.flatnonzero(may_be & (points.diagonal() == 0.0)))
+    if G.free_labels is None and zeros.size:
+        chosen = np.zeros(len(G))
+        chosen[zeros[0]] = 1.0
+        return Witnesses(zeros[:1], np.ones(1), certificate(G, chosen, chosen)[1], True)
+    # 2. Look among the points of the result, and then among all, as long as nothing is proved.
     first = may_be & (p > 0.0)
     if points.diagonal()[first].max(initial=0.0) < _ENTRIES[0]:
         first = may_be  # since the solver takes none of these without larger ones
@@ -11399,7 +11564,7 @@ def witnesses(G: GramLike, result: Result | ArrayLike) -> Witnesses | None:
             break
     if not index.size:
         return None
-    # 2. Rounding may choose points that have no proof: then all points of the result may have one.
+    # 3. Rounding may choose points that have no proof: then all points of the result may have one.
     support = np.flatnonzero(p)
     if proved is None and may_be[support].all():
         proved = _proved(points, support, p[support])
@@ -11409,7 +11574,7 @@ def witnesses(G: GramLike, result: Result | ArrayLike) -> Witnesses | None:
     if strict:
         index = index[proved > 0.0]
         weights = proved[proved > 0.0]
-    # 3. Weights of few points give way to those of the result where these prove much more, and where rounding has left
+    # 4. Weights of few points give way to those of the result where these prove much more, and where rounding has left
     #    the few to one class.
     chosen = np.zeros(len(G))
     chosen[index] = weights
@@ -11430,6 +11595,20 @@ def witnesses(G: GramLike, result: Result | ArrayLike) -> Witnesses | None:
     return Witnesses(index, chosen[index], upper, strict)
 
 
+def _zero_rows(G, index):
+    """Return those of some points whose rows are 0 for the numbers that G holds, as far as it holds rows or entries."""
+    if isinstance(G, PairGram):
+        points = G.point[index]
+        return index[np.isin(points, _zero_rows(G.K, points))]
+    if isinstance(G, DenseGram) and G._source is None:
+        return index[G.diagonal()[index] == 0.0]
+    of_points = _rows_of(G, index)
+    if of_points is None:
+        return index[:0]
+    rows, c = of_points
+    return index[~rows.any(axis=1) | (c == 0.0)]
+
+
 def _few_witnesses(G, index):
     """Return (points, weights), few of some points, whose mixture is about 0; no points if they have a margin.
 
@@ -11440,10 +11619,12 @@ def _few_witnesses(G, index):
     if not index.size or (G.free_labels is not None and np.ptp(G.free_labels[index]) == 0.0):
         return nobody
     balanced = _balanced_rows(G, index)
-    is_zero = G.diagonal()[index] == 0.0 if balanced is None else balanced[1] == 0.0
-    if G.free_labels is None and is_zero.any():  # a point at 0 is a witness by itself
-        return index[is_zero][:1], np.ones(1)
     if balanced is None:
+        is_zero = G.diagonal()[index] == 0.0
+        if (
+            G.free_labels is None and is_zero.any()
+        ):  # a witness by itself, unless it is 0 by underflow alone
+            return index[is_zero][:1], np.ones(1)
         return _few_by_products(G, index)
     rows, factors = balanced
     best = max_margin(FeatureGram(rows))

@@ -825,6 +825,40 @@ def test_the_margin_of_a_bias_at_an_origin_where_all_digits_cancel_holds_in_exac
         assert signed <= Fraction(upper) * abs(Fraction(upper))
 
 
+@pytest.mark.parametrize("of_points", [-90, 0, 90])
+@pytest.mark.parametrize("of_separator", [-99, 0, 99])
+@pytest.mark.parametrize("of_ridge", [-15, 0, 15])
+def test_a_soft_margin_holds_in_exact_arithmetic_at_every_size(of_points, of_separator, of_ridge):
+    """1 / sqrt(||w||^2 + sum_i xi_i^2 / r_i) for powers of ten near the ends of what the door takes."""
+    X = np.array([[1.0, 2.0], [3.0, -1.0], [-2.0, 1.0]]) * 10.0**of_points
+    w = np.array([1.0, -1.0]) * 10.0**of_separator
+    ridge = np.array([1.0, 2.0, 3.0]) * 10.0 ** (2 * of_points + of_ridge)
+    lower, upper = fm.separator_margin(fm.FeatureGram(X).with_ridge(ridge), w)
+    w = [Fraction(x) for x in w]
+    square = exact.dot(w, w)
+    for row, r in zip(X, ridge, strict=True):
+        slack = max(1 - exact.dot(w, map(Fraction, row)), 0)
+        square += slack * slack / Fraction(r)
+    assert 0.0 < lower <= upper
+    assert Fraction(lower) ** 2 * square <= 1 <= Fraction(upper) ** 2 * square
+    assert upper - lower <= 1e-12 * upper
+
+
+@every_representation
+def test_points_at_zero_have_the_margin_of_their_ridge(kind):
+    """Alone, when they are restricted to: then no point has a length."""
+    Z = np.vstack((np.eye(3), np.zeros((2, 3))))
+    whole = form(kind, Z)
+    whole = whole if isinstance(whole, fm.Gram) else fm.DenseGram(whole)
+    G = whole.with_ridge(np.full(5, 0.5)).restrict([3, 4])
+    lower, upper = fm.certificate(G, np.ones(2), np.full(2, 0.5))
+    assert lower <= 0.5 <= upper <= lower + 1e-12
+    for name in ("momentum", "snkp", "diagonal_descent", "max_margin"):
+        result = run(name, G, max_iter=20)
+        assert result.lower <= 0.5 <= result.upper
+    assert result.status == "certified"
+
+
 # ======================================================================================================
 # WITNESSES
 # ======================================================================================================

@@ -12,7 +12,17 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from instances import CALLS, Own, check_raises, rotate, rows_of, run
+from instances import (
+    BY_ROWS,
+    CALLS,
+    REPRESENTATIONS,
+    Own,
+    algorithm_of,
+    check_raises,
+    rotate,
+    rows_of,
+    run,
+)
 
 import fastmargin as fm
 
@@ -748,6 +758,7 @@ def sparse_gram(**changes):
     return fm.SparseGram(**{name: np.array(field) for name, field in fields.items()}, dimension=2)
 
 
+REFUSED = (TypeError, ValueError, IndexError)
 POINTS_FAR = X + 100.0
 FREE = {"normalize": None, "intercept": "free"}
 TABLES = np.ones((4, 2, 3))
@@ -867,6 +878,11 @@ REFUSALS = {  # by what is wrong: calls, their error, and words
             lambda: np.asarray(fm.lazy_gram(np.arange(40_000.0)[:, None], **FLAT)),
             MemoryError,
             ["11.9 GB"],
+        ),
+        (
+            lambda: fm.pair_gram(K, [0, 1, 0, 1], 10**10),
+            MemoryError,
+            ["10000000000 classes", "np.unique(labels, return_inverse=True)"],
         ),
     ],
     "other sizes": [
@@ -1054,7 +1070,12 @@ REFUSALS = {  # by what is wrong: calls, their error, and words
                 (ROWS, np.zeros(2), ValueError, ["w", "0"]),
                 (ROWS, [1.0, NAN], ValueError, ["w", "row 1"]),
                 (fm.features(X, Y, **FREE), np.ones(4), ValueError, ["w", "(2,)", "(3,)", "bias"]),
-                (fm.features(X, Y, **FREE), [1e-300, 0, 1e10], ValueError, ["bias"]),
+                (fm.features(X, Y, **FREE), [1e-50, 0, 1e60], ValueError, ["bias", "1e+50"]),
+                (fm.features(X, Y, **FREE), [1.0, 0, NAN], ValueError, ["bias", "nan"]),
+                (ROWS, [1e-110, 0], ValueError, ["w", "1e-110", "rescale", "w / np.abs(w).max()"]),
+                (ROWS.with_ridge(1.0), [1e110, 0], ValueError, ["w", "1e+110", "rescale"]),
+                (ROWS, NAN, ValueError, ["w", "(2,)", "()"]),
+                (ROWS, 1.0, ValueError, ["w", "(2,)", "()"]),
                 (fm.features(X, Y, ridge=1.0, **FREE), np.ones(2), ValueError, ["(3,)", "bias"]),
                 (
                     fm.pair_gram(fm.features(EYE), [0, 1, 2, 0], 3),
@@ -1065,7 +1086,7 @@ REFUSALS = {  # by what is wrong: calls, their error, and words
             )
         ),
         *(
-            (lambda G=G, w=w, at=at: fm.separator_margin(G, w, support=at), ValueError, words)
+            (lambda G=G, w=w, at=at: fm.separator_margin(G, w, support=at), REFUSED, words)
             for G, w, at, words in (
                 (fm.gram(X, Y), [1.0], [0, 1], ["w", "(2,)", "(1,)"]),
                 (fm.gram(X, Y), [0.0, 0.0], [0, 1], ["w", "0"]),
@@ -1073,7 +1094,10 @@ REFUSALS = {  # by what is wrong: calls, their error, and words
                 (fm.gram(X, Y), [1.0, 1.0], [1, 1], ["support", "once"]),
                 (fm.gram(X, Y), [1.0, 1.0], [0.0, 1.0], ["support"]),
                 (fm.gram(X, Y), [1.0, 1.0], [0, 4], ["support", "0 to 3"]),
-                (fm.gram(X, Y), [1.0, 1.0], [-1, 2], ["support", "0 to 3"]),
+                (fm.gram(X, Y), [1.0, 1.0], [-1, 3], ["support", "once"]),
+                (fm.gram(X, Y), [1e200, 1.0], [0, 1], ["w", "row 0", "rescale"]),
+                (fm.gram(X, Y), NAN, [0, 1], ["w", "(2,)", "()"]),
+                (fm.gram(X, Y, **FREE), [1e-3, -1e-3, 1e308], [0, 1], ["bias", "1e+308"]),
                 (fm.gram(X, Y, **FREE), np.ones(4), [0, 1], ["(3,)", "bias"]),
                 (fm.gram(X, Y, ridge=1.0), [1.0], [0], ["ridge"]),
                 (fm.pair_gram(K, Y > 0, 2), [1.0], [0], ["two classes"]),
@@ -1147,7 +1171,7 @@ REFUSALS = {  # by what is wrong: calls, their error, and words
     ],
     "parts of a loop": [
         (lambda: fm.product(ROWS, np.ones(5), UNIFORM), ValueError, ["v", "(4,)", "(5,)"]),
-        (lambda: fm.product(ROWS, [1.0] * 4, UNIFORM), ValueError, ["v", "array of shape (4,)"]),
+        (lambda: fm.product(ROWS, [1.0] * 4, UNIFORM), TypeError, ["v", "array", "list"]),
         (lambda: fm.product(ROWS, UNIFORM, np.ones(300)), ValueError, ["out", "(4,)", "(300,)"]),
         (lambda: fm.add_column(ROWS, 0, 1.0, np.ones(3)), ValueError, ["m", "(4,)", "(3,)"]),
         (lambda: fm.add_column(ROWS, -1, 1.0, np.ones(4)), IndexError, ["i", "4 points", "-1"]),
@@ -1313,6 +1337,22 @@ def test_run_options_are_refused_by_name(name, bad):
     check_raises(lambda: run(name, EYE, **options), error, words)
 
 
+@pytest.mark.parametrize("name", CALLS)
+def test_an_option_that_no_algorithm_has_is_refused_in_the_name_of_the_algorithm(name):
+    """``separates`` is an option of `drive`, which each of them calls."""
+    for options in ({"colour": 1}, {"separates": True}):
+        [option] = options
+        words = [f"{algorithm_of(name)}()", f"'{option}'", "callback", "max_iter"]
+        check_raises(lambda options=options: run(name, EYE, **options), TypeError, words)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_rows_of_zeros_are_refused_as_such(name):
+    if not CALLS[name].rows:
+        zeros = fm.FeatureGram(0.0 * EYE)
+        check_raises(lambda: run(name, zeros), ValueError, ["max_i G_ii is 0"])
+
+
 @pytest.mark.parametrize("where", [0, -1])
 def test_an_asymmetric_callable_kernel_is_refused_in_every_block(where):
     """Of which each has 8 MB at most."""
@@ -1336,6 +1376,75 @@ def test_an_asymmetric_callable_kernel_is_refused_in_every_block(where):
         return values
 
     check_raises(lambda: fm.gram(points, kernel=askew), ValueError, ["kernel"])
+
+
+# ======================================================================================================
+# POINTS BY THEIR NUMBERS
+# ======================================================================================================
+
+KINDS = {
+    **REPRESENTATIONS,
+    "dense": lambda Z: fm.DenseGram(Z @ Z.T),
+    **BY_ROWS,
+    "lazy": lambda Z: fm.lazy_gram(Z, normalize=None, kernel="linear").signed(Y),
+}
+NO_PLACES = {
+    "a table": ([[0, 1]], TypeError, ["array of numbers of points", "(1, 2)"]),
+    "None": (None, TypeError, ["NoneType"]),
+    "a number": (2, TypeError, ["array of numbers of points", "[0]"]),
+    "text": ("a", TypeError, ["str"]),
+    "floats": ([0.0], TypeError, ["array of numbers of points", "float64"]),
+    "nothing": ([], ValueError, ["at least one point"]),
+    "an empty mask": ([False] * 4, ValueError, ["at least one point"]),
+    "a short mask": ([True, False], TypeError, ["mask of 4 points", "(2,)"]),
+    "beyond the end": ([0, 4], IndexError, ["0 to 3", "4"]),
+    "before the start": ([-5], IndexError, ["-4 to -1", "-5"]),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("case", NO_PLACES)
+def test_what_chooses_no_points_is_refused(kind, case):
+    index, error, words = NO_PLACES[case]
+    G = KINDS[kind](EYE)
+    check_raises(lambda: G.restrict(index), error, ["index", *words])
+    check_raises(lambda: G.block(index, [0]), error, ["rows", *words])
+    check_raises(lambda: G.block([0], index), error, ["columns", *words])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_points_are_chosen_as_entries_of_an_array_are(kind):
+    Z = np.array([[3.0, 1.0], [2.0, 5.0], [7.0, 4.0], [1.0, 8.0]]) * Y[:, None]
+    G = KINDS[kind](Z)
+    every = np.arange(4)
+    for index in ([2, 0], [-1, 0], slice(1, 3), slice(None, None, -1), range(2), (1, 1), Y > 0):
+        chosen = every[list(index) if isinstance(index, range | tuple) else index]
+        np.testing.assert_array_equal(G.block(index, [3]), G.block(chosen, np.array([3])))
+        if kind == "operator":  # a class of one's own without `_restrict`
+            continue
+        part = G.restrict(index)
+        np.testing.assert_allclose(part.dense(), G.block(chosen, chosen), rtol=1e-14)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_arrays_that_no_product_can_use_are_refused(kind):
+    G = KINDS[kind](EYE)
+    read_only = np.zeros(4)
+    read_only.flags.writeable = False
+    v = np.ones(4)
+    for call, error, words in (
+        (lambda: fm.product(G, v, read_only), ValueError, ["out", "read-only"]),
+        (lambda: fm.product(G, v.astype(int), v), ValueError, ["v", "float64", "int64"]),
+        (lambda: fm.product(G, v, v.astype(np.float32)), ValueError, ["out", "float32"]),
+        (lambda: fm.product(G, list(v), v), TypeError, ["v", "list"]),
+        (lambda: fm.add_column(G, 0, 1.0, read_only), ValueError, ["m", "read-only"]),
+        (lambda: fm.add_column(G, 0, 1.0, np.zeros(3)), ValueError, ["m", "(4,)", "(3,)"]),
+        (lambda: fm.add_column(G, 0.5, 1.0, v), TypeError, ["i", "0.5"]),
+        (lambda: fm.add_column(G, 4, 1.0, v), IndexError, ["i", "4 points", "4"]),
+        (lambda: fm.add_column(G, 0, "a", v), TypeError, ["c", "'a'"]),
+        (lambda: fm.add_column(G, 0, NAN, v), ValueError, ["c", "nan"]),
+    ):
+        check_raises(call, error, words)
 
 
 # ======================================================================================================
@@ -1385,6 +1494,42 @@ def test_a_remedy_of_sparse_points_is_a_line_of_python(kind, case, before, sp):
         "too large": WHOLE / 8,
     }
     np.testing.assert_allclose(found.toarray(), wanted[case])
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_sparse_integers_that_floats_would_merge_are_refused(kind, sp):
+    """2^53 and 2^53 + 1 become one number in float64: as equal points they would contradict each other."""
+    S = getattr(sp, f"{kind}_array")(np.array([[2**53], [2**53 + 1]]))
+    words = ["X", "row 1, column 0", "9007199254740993", "X.astype(np.float64)"]
+    for call in (
+        lambda: fm.contradiction(S, [1, -1]),
+        lambda: fm.features(S, [1, -1]),
+        lambda: fm.MaxMarginClassifier("linear").fit(S, [1, -1]),
+    ):
+        check_raises(call, ValueError, words)
+
+
+@pytest.mark.parametrize("container", ["coo", "csr", "csc"])
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.int64, np.float32, np.float64])
+def test_entries_at_one_place_stand_for_their_sum_in_every_type(container, dtype, sp):
+    entries = np.array([100, 100, 3], dtype)
+    at = np.array([0, 0, 1])
+    S = {
+        "coo": lambda: sp.coo_array((entries, (at, 0 * at)), shape=(2, 1)),
+        "csr": lambda: sp.csr_array((entries, 0 * at, [0, 2, 3]), shape=(2, 1)),
+        "csc": lambda: sp.csc_array((entries, at, [0, 3]), shape=(2, 1)),
+    }[container]()
+    np.testing.assert_array_equal(
+        fm.features(S, [1, -1], normalize=None).coordinates(), [[200.0], [-3.0]]
+    )
+
+
+def test_sums_of_entries_at_one_place_that_floats_would_round_are_refused(sp):
+    at = np.zeros(3, int)
+    for entries in ([2**53, 1, -1], [-(2**52), -(2**52), -1], [2**53, 2**53, 2**53]):
+        S = sp.coo_array((np.array(entries), (at, at)), shape=(1, 1))
+        check_raises(lambda S=S: fm.features(S), ValueError, ["X", "one place", "2**53"])
+        assert fm.features(S.astype(np.float64), normalize=None).scale > 0.0
 
 
 def test_sparse_rows_of_one_dimension_are_refused(sp):

@@ -27,6 +27,7 @@ from instances import (
     mnist_sample,
     rotate,
     rows_of,
+    same_result,
     scale_of,
     simplex,
     sparse,
@@ -301,6 +302,46 @@ def test_a_separator_has_the_margin_that_is_stated():
         assert least > 0 and least**2 >= Fraction(result.lower) ** 2 * exact.dot(w, w)
         assert result.status == "certified" and result.bias == 0.0
     assert found
+
+
+def unlike_columns(n, d):
+    """Rows of three classes, one column of which is a million times as long as the others."""
+    X = rows_of(n, d, seed=1)
+    X[:, 0] *= 1e6
+    return fm.pair_gram(fm.features(X, normalize=None), np.arange(n) % 3, 3)
+
+
+def test_the_search_by_coordinates_calls_back_and_can_be_stopped():
+    """It follows the end of the run; what a callback does to the partial result changes nothing."""
+    G = unlike_columns(30, 30)
+    alone = fm.max_margin(G)
+    assert alone.status == "certified" and alone.separator is not None
+    seen = []
+
+    def watch(partial):
+        seen.append((partial.status, partial.separator is not None))
+        if partial.separator is not None:
+            partial.separator[:] = np.nan
+        partial.p[:] = partial.alpha[:] = np.nan
+
+    same_result(fm.max_margin(G, callback=watch), alone)
+    assert ("rounding", False) in seen and seen[-1] == ("running", True)
+    stopped = fm.max_margin(G, callback=lambda partial: partial.separator is not None)
+    assert stopped.status == "stopped" and not stopped.note
+    assert alone.lower > stopped.lower and stopped.upper >= alone.lower
+
+
+def test_the_search_by_coordinates_has_a_limit_of_work(monkeypatch):
+    """A limit that leaves no step ends with the run's own answer, one of a few steps with no worse one."""
+    G = unlike_columns(30, 30)
+    alone = fm.max_margin(G)
+    steps = 60 * 90 * 90  # of one step
+    for limit in (0, 3 * steps, 100 * steps):
+        monkeypatch.setattr(fm, "_LONGEST_SEARCH", limit)
+        result = fm.max_margin(G)
+        assert result.lower <= alone.upper and alone.lower <= result.upper
+        assert result.separator is None or result.lower > 0.0
+        assert limit or (result.separator is None and result.status in ("rounding", "infeasible"))
 
 
 def test_rounding_is_not_taken_for_a_proof():
@@ -1672,6 +1713,30 @@ def test_points_near_zero_of_either_class_are_witnesses(make, intercept):
     G = make(X, [1, -1, 1, -1], normalize=None, intercept=intercept, **options)
     found = fm.witnesses(G, [0.0, 0.0, 0.5, 0.5])
     assert found.strict and found.indices.sum() % 2 == 1  # one of each class
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        fm.FeatureGram,
+        sparse,
+        lambda Z: fm.FeatureGram(np.where(Z.any(axis=1)[:, None], Z, 7.0), Z.any(axis=1) * 1.0),
+        lambda Z: fm.DenseGram(Z @ Z.T),
+        lambda Z: fm.gram(Z, kernel="linear", normalize=None).signed(np.ones(len(Z))),
+        lambda Z: fm.pair_gram(fm.features(Z, normalize=None), np.zeros(len(Z)), 2),
+        lambda Z: fm.pair_gram(Z @ Z.T, np.zeros(len(Z)), 2),
+    ],
+    ids=["rows", "sparse", "factors of 0", "matrix", "kernel matrix", "pairs", "pairs of a matrix"],
+)
+def test_a_row_of_zeros_is_a_strict_witness_by_itself(make):
+    """Also beside points that prove the same together, and from weights that leave it out."""
+    G = make(np.array([[1.0, 2.0], [-1.0, -2.0], [0.0, 0.0], [3.0, 1.0]]))
+    for p in ([0.0, 0.0, 1.0, 0.0], [0.5, 0.5, 0.0, 0.0], [0.25] * 4, fm.nkp(G, max_iter=9)):
+        found = fm.witnesses(G, p)
+        assert found.strict and found.indices.tolist() == [2] and found.weights.tolist() == [1.0]
+        assert found.upper < 1e-15
+    beside = fm.witnesses(G.with_ridge([0.0, 0.0, 1.0, 0.0]), [0.5, 0.5, 0.0, 0.0])
+    assert beside.indices.tolist() == [0, 1]
 
 
 def test_a_point_near_zero_is_no_witness_by_itself():
