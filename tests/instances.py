@@ -14,6 +14,7 @@ where it can be held against another, in BY_ROWS, whose operations are tested an
 import contextlib
 import itertools
 import lzma
+import math
 import re
 import tempfile
 from pathlib import Path
@@ -618,6 +619,23 @@ def same_result(a, b, rtol=0.0):
             assert (x is None and y is None) or np.array_equal(x, y), field
     if a.trace is not None:
         assert np.array_equal(a.trace["iteration"], b.trace["iteration"])
+
+
+def off_the_best(square, lower):
+    """The most that a p is from the best in ||.||_G, by ||p||_G^2 and a bound on rho.
+
+    ||p - best||_G^2 <= ||p||_G^2 - rho^2, because of a convex set the best point is the one next to the origin: an
+    interval of relative width tol determines p, and the margins, to the root of tol alone.
+    """
+    return math.sqrt(max(square - max(lower, 0.0) ** 2, 0.0))
+
+
+def same_answer(one, two, G):
+    """Intervals that meet, and points as near to each other in ||.||_G as both intervals leave them."""
+    assert one.status == two.status and one.lower <= two.upper and two.lower <= one.upper
+    off = one.p - two.p
+    most = sum(off_the_best(result.upper**2, result.lower) for result in (one, two))
+    assert math.sqrt(max(off @ (G @ off), 0.0)) <= most
 
 
 def layouts(A):

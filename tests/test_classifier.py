@@ -194,6 +194,16 @@ def test_classes_all_at_once_are_those_of_pair_gram(kernel, normalize):
     assert ((own[np.arange(75), labels] - others) / 2).min() == pytest.approx(1.0, rel=1e-5)
 
 
+def check_slacks(beta, m, ridge, chosen):
+    """The slacks are r beta, and beta is 0 where there is none, up to what the certified interval leaves."""
+    slack = np.maximum(0.0, 1.0 - m)
+    objective = 0.5 * (beta @ m + slack @ (slack / ridge))
+    errors = slack - ridge * beta
+    gap = 0.5 * errors @ (errors / ridge) + beta @ np.maximum(0.0, m - 1.0)
+    assert gap <= 4.0 * chosen.tol * objective
+    assert (beta >= 0).all() and slack.max() > 0.1 and chosen.status_ == "certified"
+
+
 @pytest.mark.parametrize("C", [0.1, 1.0, 100.0])
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
 def test_finite_C_meets_the_conditions_of_the_soft_margin(kernel, C):
@@ -204,9 +214,7 @@ def test_finite_C_meets_the_conditions_of_the_soft_margin(kernel, C):
     sign = np.where(y == "yes", 1.0, -1.0)
     beta = np.zeros(80)
     beta[chosen.support_] = chosen.dual_coef_[0] * sign[chosen.support_]
-    slack = np.maximum(0.0, 1.0 - sign * chosen.decision_function(X))
-    np.testing.assert_allclose(slack, beta / (2 * C), rtol=0, atol=1e-6 * slack.max())
-    assert (beta >= 0).all() and slack.max() > 0.1 and chosen.status_ == "certified"
+    check_slacks(beta, sign * chosen.decision_function(X), np.full(80, 0.5 / C), chosen)
 
 
 @every_normalize
@@ -319,10 +327,8 @@ def test_weights_meet_the_conditions_of_the_soft_margin(kernel):
     sign = np.where(y == "yes", 1.0, -1.0)
     beta = np.zeros(80)
     beta[chosen.support_] = chosen.dual_coef_[0] * sign[chosen.support_]
-    slack = np.maximum(0.0, 1.0 - sign * chosen.decision_function(NOISY))
-    wanted = beta / (6.0 * weights * np.where(y == "yes", 0.2, 1.0))
-    np.testing.assert_allclose(slack, wanted, rtol=0, atol=5e-6 * slack.max())
-    assert slack.max() > 0.1 and chosen.status_ == "certified"
+    ridge = 1.0 / (6.0 * weights * np.where(y == "yes", 0.2, 1.0))
+    check_slacks(beta, sign * chosen.decision_function(NOISY), ridge, chosen)
 
 
 def test_balanced_classes_weigh_alike():

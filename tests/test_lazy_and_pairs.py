@@ -10,7 +10,16 @@ from functools import partial
 import naive
 import numpy as np
 import pytest
-from instances import EPS, dense, rows_of, same_result, scale_of, threads, two_classes
+from instances import (
+    EPS,
+    dense,
+    rows_of,
+    same_answer,
+    same_result,
+    scale_of,
+    threads,
+    two_classes,
+)
 
 import fastmargin as fm
 
@@ -412,8 +421,12 @@ def test_algorithms_walk_on_pairs_as_on_explicit_rows(base, name):
     pairs = fm.pair_gram(BASES[base](X), labels, 4)
     rows = fm.FeatureGram(explicit_rows(X, labels, 4))
     one, two = (fm.ALGORITHMS[name](G, max_iter=40) for G in (pairs, rows))
-    assert one.n_iter == two.n_iter and one.lower > 0
-    noise = 1e-6 if name in ("subspace_perceptron", "max_margin") else 1e-9
+    assert one.lower > 0
+    if name == "max_margin":  # the interval determines the answer, rounding the way to it
+        same_answer(one, two, rows.dense())
+        return
+    assert one.n_iter == two.n_iter
+    noise = 1e-6 if name == "subspace_perceptron" else 1e-9
     np.testing.assert_allclose((one.lower, one.upper), (two.lower, two.upper), rtol=noise)
     if noise < 1e-6:
         np.testing.assert_allclose(
