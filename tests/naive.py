@@ -207,13 +207,21 @@ def least_norm(Z):
     return best
 
 
-def margin_of_all(G):
-    """(rho, p) where all points have a weight: G v = 1 has v >= 0, p = v / sum v, and rho^2 = 1 / sum v."""
-    G = np.asarray(G, LONG)
-    v = np.zeros(len(G), LONG)
-    for _ in range(4):  # each adds the digits that a solution in double precision has
-        v = v + np.linalg.solve(G.astype(np.float64), (1 - G @ v).astype(np.float64))
-    return float(1 / np.sqrt(v.sum())), v / v.sum()
+def solved(A, b):
+    """A^-1 b by steps of refinement, each of which adds the digits that a solution in double precision has."""
+    A = np.asarray(A, LONG)
+    x = np.zeros(len(A), LONG)
+    for _ in range(4):
+        x = x + np.linalg.solve(A.astype(np.float64), (b - A @ x).astype(np.float64))
+    return x
+
+
+def level_weights(Z, ridge):
+    """v with (Z Z' + diag(r)) v = 1, by way of w = Z'v: equations in few coordinates lose no digits to a small r."""
+    Z = np.asarray(Z, LONG)
+    shares = Z / np.broadcast_to(ridge, len(Z))[:, None]
+    w = solved(np.eye(Z.shape[1]) + shares.T @ Z, shares.sum(axis=0))
+    return (1 - Z @ w) / ridge
 
 
 def witness_distance(Z, points):

@@ -76,9 +76,11 @@ def check_answer(Z, result, tol, kind):
     assert (np.diff(result.trace["upper"]) <= slack).all()
 
 
-def check_answer_where_all_support(G, result, tol):
-    """The same where the answer is known, of a matrix with its ridge: p is as near to it as the interval leaves it."""
-    rho, best = naive.margin_of_all(G)
+def check_answer_where_all_support(G, v, result, tol):
+    """The same where the answer is known, because all margins of v > 0 are 1: rho^2 is 1 / sum v, and p is as near to
+    v / sum v as the interval leaves it."""
+    rho = float(1.0 / np.sqrt(v.sum()))
+    best = v / v.sum()
     assert best.min() > 0.0
     assert result.status == "certified" and result.upper - result.lower <= tol * result.upper
     assert result.lower <= rho <= result.upper
@@ -400,8 +402,9 @@ def test_where_every_point_is_a_support_vector_the_margin_is_certified(tol):
     G = fm.gram(X, y, kernel="rbf", gamma=3.0)
     result = fm.max_margin(G, tol=tol)
     assert result.status == "certified" and (result.p > 0).sum() > 700
-    if (np.linalg.solve(G, np.ones(800)) > 0).all():
-        check_answer_where_all_support(np.asarray(G), result, tol)
+    v = naive.solved(G, np.ones(800))
+    if (v > 0).all():
+        check_answer_where_all_support(np.asarray(G), v, result, tol)
     m = G @ result.p
     assert (
         m.min() >= result.upper**2 * (1 - 2 * tol)
@@ -416,7 +419,8 @@ def p_level(p, m):
 def test_all_weights_are_those_of_the_linear_system():
     X = np.random.default_rng(2).normal(size=(300, 8)) * 4
     G = np.asarray(fm.gram(X, kernel="rbf", gamma=0.5))
-    check_answer_where_all_support(G, fm.max_margin(G, tol=1e-12), 1e-12)
+    v = naive.solved(G, np.ones(300))
+    check_answer_where_all_support(G, v, fm.max_margin(G, tol=1e-12), 1e-12)
 
 
 @rotate("n, d, gap, kind", [300, 1200], [3, 40], [0.5, 4.0, 9.0], REPRESENTATIONS, crossed=3)
@@ -981,7 +985,8 @@ def test_a_ridge_over_rows_is_solved_by_newton_steps(rows_kind, ridge, monkeypat
     ridge = ridge * float((Z**2).sum(axis=1).max())
     result = fm.max_margin(BY_ROWS[rows_kind](Z).with_ridge(ridge), tol=1e-9)
     assert 1 <= len(steps) <= 60
-    check_answer_where_all_support(naive.gram(Z) + ridge * np.eye(700), result, 1e-9)
+    G = naive.gram(Z) + ridge * np.eye(700)
+    check_answer_where_all_support(G, naive.level_weights(Z, ridge), result, 1e-9)
 
 
 def objective(rows, ridge, penalty, w):
