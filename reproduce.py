@@ -16,6 +16,10 @@ Figures of reduced work or of a sample of the data go to figures/quick, so that 
 names a folder. --redraw draws from the CSV file in --out, or, where there is none, from that in figures (with --quick,
 figures/quick). Off a terminal a line a minute says how far a long computation is.
 
+Processors round differently. If the CSV file in figures agrees with what was computed, it stays, and so does the PNG
+file beside it; --redraw draws this anew. They agree if caption, columns and text are the same, and if no number differs
+by more than 1e-9 of itself, plus what the figure declares as its noise. So measured seconds are written each time.
+
 HTRU2 is bundled in tests/data. MNIST and CIFAR-10 are looked for in --data, then $FASTMARGIN_DATA, then the per-user
 cache, ~/.cache/fastmargin or below $XDG_CACHE_HOME; what is missing is downloaded into the cache. Without a network a
 bundled sample of MNIST is used.
@@ -121,6 +125,7 @@ class Figure:
     data : the names of the data sets that it loads
     panels, height : rows and columns of panels, and the height of one in inches
     sizes, quick : arguments of `rows`, and those that are others with --quick
+    noise : by how much rounding may change a number of the table, beyond 1e-9 of it
     """
 
     key: str
@@ -130,6 +135,7 @@ class Figure:
     data: list
     panels: tuple
     height: float
+    noise: float
     sizes: dict
     quick: dict
     drawing: Callable = None
@@ -164,7 +170,9 @@ class Figure:
 FIGURES = {}
 
 
-def figure(key, finding, *, minutes, data="", panels=(1, 1), height=None, quick=None, **sizes):
+def figure(
+    key, finding, *, minutes, data="", panels=(1, 1), height=None, noise=0.0, quick=None, **sizes
+):
     """Register the decorated function of rows as a Figure; `data` are names in DATA, separated by spaces."""
 
     def register(rows):
@@ -172,7 +180,7 @@ def figure(key, finding, *, minutes, data="", panels=(1, 1), height=None, quick=
             raise ValueError(f"there are two figures {key!r}")
         inches = height or {1: 4.0, 2: 2.9, 3: 2.6}[panels[1]]
         FIGURES[key] = Figure(
-            key, finding, rows, minutes, data.split(), panels, inches, sizes, quick or {}
+            key, finding, rows, minutes, data.split(), panels, inches, noise, sizes, quick or {}
         )
         return FIGURES[key]
 
@@ -456,6 +464,20 @@ def read_table(path):
         return dict(zip(header, map(np.array, columns), strict=True)), caption
     except (ValueError, csv.Error) as error:
         raise DataError(f"{path}: not a table of this program ({error})") from None
+
+
+TOLERANCE = 1e-9  # of a number: processors round differently
+
+
+def agree(table, kept, noise):
+    """Say whether columns and text of two tables are the same, and |a − b| <= noise + 1e-9 |b| for their numbers."""
+
+    def same(a, b):
+        if len(a) != len(b) or "U" in (a.dtype.kind, b.dtype.kind):
+            return np.array_equal(a, b)
+        return np.isclose(a, b, TOLERANCE, noise, equal_nan=True).all()
+
+    return list(table) == list(kept) and all(map(same, table.values(), kept.values()))
 
 
 def where(table, **values):
@@ -1452,6 +1474,7 @@ def _(table):
     "Diagonal descent converges linearly, inertial descent faster: the larger α, the nearer in the end",
     minutes=0.1,
     height=3.6,
+    noise=3e-14,  # The gaps are differences of numbers near √2, which rounding may move by 1e-14.
     **TOY,
 )
 def apidopoulos22_fig3(run, steps):
@@ -2093,7 +2116,7 @@ def default_folder(quick, run):
 
 
 def compute(figure, sizes, run, options):
-    """Compute a figure and save its table: return the CSV file."""
+    """Compute a figure, and save its table unless the kept one agrees: return the CSV file, and whether it does."""
     quick = figure.quick if options.quick else {}
     sizes_of_rows = figure.sizes | quick | sizes
     table = stack(figure.rows(run, **sizes_of_rows))
@@ -2106,9 +2129,15 @@ def compute(figure, sizes, run, options):
         names = ", ".join(sorted(run.sampled))
         print(f"{figure.key}: of {names} only a sample is here: see {folder}", file=sys.stderr)
     path = csv_of(figure, sizes, folder)
+    if folder == FOLDER:
+        with contextlib.suppress(FileNotFoundError, DataError):  # none is kept, or it is no table
+            kept, its_caption = read_table(path)
+            if caption == its_caption and agree(table, kept, figure.noise):
+                return path, True
     with atomic(path) as part:
         write_table(part, table, caption)
-    return path
+        path.with_suffix(".png").unlink(missing_ok=True)  # which shows other numbers
+    return path, False
 
 
 def saved(figure, sizes, run, options):
@@ -2123,11 +2152,16 @@ def saved(figure, sizes, run, options):
 
 
 def render(figure, sizes, run, options):
-    """Compute a figure, or find what was saved, and draw it: return the picture and the CSV file."""
-    numbers = (saved if options.redraw else compute)(figure, sizes, run, options)
+    """Compute a figure, or find what was saved, and draw it unless the kept one stays: return a line that says so."""
+    if options.redraw:
+        numbers, agrees = saved(figure, sizes, run, options), False
+    else:
+        numbers, agrees = compute(figure, sizes, run, options)
     table, caption = read_table(numbers)
     folder = options.out or default_folder(options.quick, run)
     path = (folder / numbers.name).with_suffix(f".{options.format}")
+    if agrees and options.format == "png" and path.is_file():
+        return f"{path} stays, as the kept table agrees to {TOLERANCE:g}; --redraw draws it anew"
     with matplotlib.style.context(STYLE, after_reset=True), atomic(path) as part:
         try:
             fig = picture(figure, table, caption)
@@ -2137,7 +2171,7 @@ def render(figure, sizes, run, options):
             message = f"{numbers} does not hold the table of this figure ({error!r})"
             raise DataError(message) from error
         fig.savefig(part, format=options.format, metadata=METADATA[options.format])
-    return path, numbers
+    return f"{path} from {numbers}"
 
 
 def draw_all(figures, sizes, options):
@@ -2152,12 +2186,12 @@ def draw_all(figures, sizes, options):
         title = f"{figure.key} ({place} of {len(figures)})" if len(figures) > 1 else figure.key
         run = Run(options.seed, not options.no_progress, options.data, title)
         try:
-            path, numbers = render(figure, sizes, run, options)
+            done = render(figure, sizes, run, options)
         except (DataError, OSError) as error:
             failed.append(figure.key)
             print(f"{figure.key} not drawn: {error}", file=sys.stderr)
             continue
-        print(f"{path} from {numbers}: {time.perf_counter() - start:.1f} s", flush=True)
+        print(f"{done}: {time.perf_counter() - start:.1f} s", flush=True)
     if failed and len(figures) > 1:
         count = f"{len(failed)} of {len(figures)} figures"
         print(f"{count} not drawn: {', '.join(failed)}", file=sys.stderr)

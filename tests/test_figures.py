@@ -3,6 +3,7 @@
 import itertools
 import math
 import re
+import shutil
 from fractions import Fraction
 
 import numpy as np
@@ -327,6 +328,22 @@ def test_paths_over_c_solve_the_problems_of_their_losses():
 
 def kept(key):
     return rp.read_table(rp.csv_of(rp.FIGURES[key], {}))[0]
+
+
+CHEAP = ["ramdas14:example", "apidopoulos22:fig1", "apidopoulos22:fig2", "apidopoulos22:fig3"]
+
+
+@pytest.mark.parametrize("key", CHEAP)
+def test_a_figure_that_is_computed_anew_agrees_with_the_kept_one(key, tmp_path, monkeypatch):
+    """At full size, on any processor."""
+    numbers = rp.csv_of(rp.FIGURES[key], {})
+    files = numbers, numbers.with_suffix(".png")
+    for file in files:
+        shutil.copy(file, tmp_path)
+    monkeypatch.setattr(rp, "FOLDER", tmp_path)
+    assert rp.main([key, "--no-progress"]) == 0
+    for file in files:
+        assert (tmp_path / file.name).read_bytes() == file.read_bytes()
 
 
 def test_inertial_descent_ends_with_the_largest_margin():

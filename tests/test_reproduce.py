@@ -438,8 +438,8 @@ def test_interrupted_saving_leaves_whole_files_and_all_numbers(
     assert code == (130 if error is KeyboardInterrupt else 1)
     if victim == "table":
         assert contents_of(out) == old
-    else:  # the numbers were there before it
-        assert contents_of(out) == {"race.csv": new["race.csv"], "race.png": old["race.png"]}
+    else:  # the numbers were there before it, and the picture of others has gone
+        assert contents_of(out) == {"race.csv": new["race.csv"]}
         assert rp.main(["race", "--redraw", "--out", str(out)]) == 0
         assert contents_of(out) == new
 
@@ -575,6 +575,89 @@ def test_reduced_work_and_samples_replace_no_full_figure(tmp_path, registry, tin
     assert rp.main(["race", "--quick", "--out", str(rp.FOLDER)]) == 0  # whoever says so
     assert (rp.FOLDER / "race.csv").read_bytes() != full["race.csv"]
     assert "figures/quick/" in (ROOT / ".gitignore").read_text(encoding="ascii").splitlines()
+
+
+X = np.arange(5.0)
+Z = np.array([np.nan, np.inf, 1e-300, 1, 1e300])
+TABLE = {"curve": np.array(["1", "1", "1", "2", "2"]), "x": X, "z": Z}
+
+
+@pytest.mark.parametrize(
+    "noise, other, expected",
+    [
+        (0.0, {"x": X * (1 + 8e-10), "z": Z * (1 - 8e-10)}, True),
+        (0.0, {"x": np.arange(5)}, True),
+        (0.0, {"x": X * (1 + 2e-9)}, False),
+        (0.0, {"z": Z * (1 + 2e-9)}, False),
+        (0.0, {"x": X + 1e-13}, False),  # where it is 0
+        (2e-13, {"x": X + 1e-13}, True),
+        (2e-13, {"x": X + 3e-13}, False),
+        (1.0, {"z": -Z}, False),
+        (1.0, {"z": np.fmin(Z, 1e300)}, False),
+        (1.0, {"z": np.nan_to_num(Z, nan=1.0)}, False),
+        (1.0, {"curve": np.array(["1", "1", "2", "2", "2"])}, False),
+        (1.0, {"curve": np.array([1.0, 1, 1, 2, 2])}, False),
+        (1.0, {"w": X}, False),
+        (1.0, {name: column[:1] for name, column in TABLE.items()}, False),
+    ],
+)
+def test_tables_agree_by_text_and_nine_digits(noise, other, expected):
+    """In both directions, and only with their columns in one order."""
+    other = TABLE | other
+    assert rp.agree(TABLE, other, noise) == expected
+    assert rp.agree(other, TABLE, noise) == expected
+    assert not rp.agree(TABLE, dict(reversed(other.items())), noise)
+
+
+@pytest.mark.parametrize(
+    "factor, end, stays",
+    [(1, "", True), (1 + 8e-10, "", True), (1 + 2e-9, "", False), (1, ".", False)],
+)
+def test_a_kept_table_that_agrees_stays_with_its_picture(registry, factor, end, stays, capsys):
+    """Whose bytes depend on the processor, too. Else both are written, as where the caption is another."""
+    assert rp.main(["race"]) == 0
+    written = contents_of(rp.FOLDER)
+    table, caption = rp.read_table(rp.FOLDER / "race.csv")
+    rp.write_table(rp.FOLDER / "race.csv", table | {"y": factor * table["y"]}, caption + end)
+    (rp.FOLDER / "race.png").write_bytes(b"of another processor")
+    kept = contents_of(rp.FOLDER)
+    capsys.readouterr()
+    assert rp.main(["race"]) == 0
+    assert contents_of(rp.FOLDER) == (kept if stays else written)
+    assert ("stays" in capsys.readouterr().out) == stays
+
+
+def test_what_is_no_table_is_replaced(registry):
+    assert rp.main(["race"]) == 0
+    written = contents_of(rp.FOLDER)
+    (rp.FOLDER / "race.csv").write_text("<<<<<<< ours")
+    assert rp.main(["race"]) == 0
+    assert contents_of(rp.FOLDER) == written
+
+
+def test_a_picture_stays_only_beside_the_table_that_it_shows(tmp_path, registry):
+    """And only in figures: elsewhere, and in other formats, it is drawn whenever it is computed."""
+    for arguments in (["race"], ["race", "--quick"], ["race", "--out", str(tmp_path / "out")]):
+        assert rp.main(arguments) == 0
+    drawn = (rp.FOLDER / "race.png").read_bytes()
+    registry("race", drawing=lambda table, ax: ax.plot(table["y"]))
+    for folder, options, is_new in (
+        (rp.FOLDER, [], False),
+        (rp.FOLDER, ["--redraw"], True),
+        (rp.FOLDER / "quick", ["--quick"], True),
+        (tmp_path / "out", ["--out", str(tmp_path / "out")], True),
+    ):
+        assert rp.main(["race", *options]) == 0
+        assert ((folder / "race.png").read_bytes() != drawn) == is_new
+    (rp.FOLDER / "race.png").unlink()
+    assert rp.main(["race"]) == 0
+    drawn = (rp.FOLDER / "race.png").read_bytes()
+    for _ in range(2):
+        assert rp.main(["race", "--seed", "1", "--format", "svg"]) == 0
+        assert files_under(rp.FOLDER)[-2:] == ["race.csv", "race.svg"]
+        (rp.FOLDER / "race.svg").unlink()
+    assert rp.main(["race", "--seed", "1"]) == 0
+    assert (rp.FOLDER / "race.png").read_bytes() != drawn
 
 
 def test_a_figure_that_fails_to_draw_shows_its_own_error(tmp_path, registry):
