@@ -113,8 +113,9 @@ import warnings
 from collections import namedtuple
 from collections.abc import Callable
 from fractions import Fraction
+from numbers import Number
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias, TypedDict, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypedDict, TypeVar, Unpack, cast
 
 import numpy as np
 from numba import get_num_threads, njit, prange, threading_layer
@@ -411,6 +412,17 @@ def _warn(message, category=UserWarning):
     warnings.warn(message, category, stacklevel=level)
 
 
+def _refuse_version(version):
+    """Refuse a saved model of another version; None is one that tells none."""
+    if version != __version__:
+        by = (
+            f"fastmargin {version}"
+            if version
+            else "an earlier fastmargin, which stored no version,"
+        )
+        raise ValueError(f"the model was saved by {by} and this is {__version__}: fit it anew")
+
+
 def _is_result(start):
     """Return True for a Result, also for one of an earlier import of this module."""
     return getattr(start, "_fields", None) == Result._fields
@@ -567,7 +579,7 @@ def _no_number(value, name):
     kind = _kind_of_time(value)
     if _is_missing(value):
         table = f"pandas.DataFrame({name.partition('[')[0]})"  # also of a column
-        remedy = f"keep the rows that have all values, {table}.dropna()"
+        remedy = f"{_IMPUTER}keep the rows that have all values, {table}.dropna()"
         return TypeError, "a missing value", remedy
     if kind == "duration":
         seconds = f'np.asarray({name}, "m8[us]") / np.timedelta64(1, "s")'
@@ -629,6 +641,7 @@ def _kind_of_time(value):
 def _array(given, name, ndim, sizes=None):
     """Return a finite array of ``ndim`` dimensions in float64 or float32, whose size is 0 or within ``sizes``."""
     numbers = _numbers(given, name)
+    are_points = ndim == 2 and sizes is _POINTS
     if numbers.size == 0:
         what = "feature" if len(numbers) else "sample"  # the words of scikit-learn
         raise ValueError(
@@ -640,6 +653,8 @@ def _array(given, name, ndim, sizes=None):
             remedy = f": give np.ravel({name})"
         if ndim == 2 and numbers.ndim == 1:
             remedy = f". Reshape your data: np.reshape({name}, (-1, 1)), or of one point np.reshape({name}, (1, -1))"
+        if are_points and numbers.ndim > 2:
+            remedy = f": make a row of each image or table, np.reshape({name}, (len({name}), -1))"
         raise ValueError(
             f"{name} must have {_counted(ndim, 'dimension')}, got shape {numbers.shape}{remedy}"
         )
@@ -648,14 +663,19 @@ def _array(given, name, ndim, sizes=None):
         index = np.argwhere(~np.isfinite(numbers))[0].tolist()
         columns = getattr(given, "columns", None)
         column = "" if columns is None or ndim < 2 else f", in column {columns[index[1]]!r}"
+        value = numbers[tuple(index)]
+        imputer = _IMPUTER if are_points and math.isnan(value) else ""
         raise ValueError(
-            f"{name} must be finite, without NaN or inf; row {index[0]} has {numbers[tuple(index)]} at "
-            f"{name}{index}{column}: {_finite_rows(given, name, ndim)}"
+            f"{name} must be finite, without NaN or inf; row {index[0]} has {value} at "
+            f"{name}{index}{column}: {imputer}{_finite_rows(given, name, ndim)}"
         )
     if not _is_within(size, sizes):
         index = np.unravel_index(np.abs(numbers).argmax(), numbers.shape)
         _refuse_size(size, name, _place([int(i) for i in index]), sizes)
     return numbers
+
+
+_IMPUTER = "fill it in, as scikit-learn's SimpleImputer does, or "
 
 
 def _finite_rows(given, name, ndim):
@@ -727,9 +747,10 @@ def _sparse_points(X, name="X"):
     size = _size_of(X.data)
     if not math.isfinite(size):
         k = np.flatnonzero(~np.isfinite(X.data))[0]
+        imputer = _IMPUTER if math.isnan(X.data[k]) else ""
         raise ValueError(
-            f"{name} must be finite, without NaN or inf; {_sparse_place(X, k)} has {X.data[k]}: keep the other rows, "
-            f"{name}.tocsr()[np.isfinite(np.ravel({name}.sum(axis=1)))]"
+            f"{name} must be finite, without NaN or inf; {_sparse_place(X, k)} has {X.data[k]}: {imputer}keep the "
+            f"other rows, {name}.tocsr()[np.isfinite(np.ravel({name}.sum(axis=1)))]"
         )
     if not _is_within(size, _POINTS):
         place = _sparse_place(X, np.abs(X.data).argmax())
@@ -888,7 +909,37 @@ def _known_labels(y, name="y"):
         raise ValueError(
             f"Input {name} contains NaN, None or masked labels: row {index[0]} has {value}; leave such points out"
         )
+    _refuse_one_hot(labels, name)
     return labels
+
+
+def _refuse_one_hot(labels, name):
+    """Refuse a table that has a column for each class, and a single 1 in each row."""
+    if labels.ndim != 2 or labels.shape[1] < 2 or labels.dtype.kind not in "biufO":
+        return
+    is_one = labels == 1
+    if (is_one | (labels == 0)).all() and (is_one.sum(axis=1) == 1).all():
+        raise ValueError(
+            f"{name} is one-hot, with a column for each class: give their numbers, np.asarray({name}).argmax(axis=1)"
+        )
+
+
+def _kinds(labels):
+    """Return the kinds of labels in an array, (n,): labels of two kinds are never equal."""
+    some = labels if labels.dtype.kind == "O" else labels[:1]  # which are all of one type
+    return {_kind(label) for label in {type(label): label for label in some}.values()}
+
+
+def _kind(label):
+    if isinstance(label, str):
+        return "text"
+    if isinstance(label, bytes):
+        return "bytes"
+    if isinstance(label, (complex, np.complexfloating)):
+        return "complex numbers"
+    # To `numbers` durations are integers.
+    is_number = isinstance(label, Number | np.bool_) and not isinstance(label, np.timedelta64)
+    return "numbers" if is_number else _kind_of_time(label) or type(label).__name__
 
 
 def _are_missing(labels):
@@ -1868,7 +1919,18 @@ def _inner_products(A, B, out):
 _EVALUATED = 1024  # rows and columns of a kernel matrix that a product evaluates at a time
 
 
-class Kernel(NamedTuple):
+class _KernelFields(NamedTuple):
+    """What a `Kernel` holds."""
+
+    name: str
+    gamma: float = 1.0
+    coef0: float = 1.0
+    degree: int = 3
+    center: Array | None = None
+    function: Callable[..., Any] | None = None
+
+
+class Kernel(_KernelFields):
     """A kernel with its parameters, as the training points determine them: the fact ``G.kernel``.
 
     Each kernel is a subclass; `_KERNELS` has those with names.  It names its parameters in ``takes``, says in
@@ -1893,16 +1955,14 @@ class Kernel(NamedTuple):
     rbf(gamma=0.25)
     """
 
-    name: str
-    gamma: float = 1.0
-    coef0: float = 1.0
-    degree: int = 3
-    center: Array | None = None
-    function: Callable[..., Any] | None = None
-
     takes = ()
     takes_sparse = False
     of_distances = False
+
+    def __new__(cls, *fields: Any, **named: Any) -> Kernel:
+        if len(fields) > len(cls._fields):  # of a model that 2.0.0 saved, and that pickle reads
+            _refuse_version(None)
+        return super().__new__(cls, *fields, **named)
 
     def __repr__(self) -> str:
         names = [name for name in self._fields if name in self.takes]
@@ -3439,6 +3499,7 @@ class DenseGram(Gram):
             raise TypeError(
                 f"matrix must be an array, got {type(matrix).__name__}, which algorithms take as it is"
             )
+        _refuse_orders(matrix, "G")
         self._hold(*_symmetric(matrix, "G"))
 
     def _hold(self, matrix, error=0.0, source=None):
@@ -3554,9 +3615,11 @@ def _symmetric(given, name):
             apart = np.abs(left - matrix[:stop, start:stop].T)
             above = np.abs(left) - (1.0 + _ASYMMETRY) * roots[start:stop, None] * roots[:stop]
         if not (apart.max() <= slack and above.max() <= slack):
-            is_wrong = np.tril(~((apart <= slack) & (above <= slack)), start)
-            i, j = np.argwhere(is_wrong)[0].tolist()
-            _refuse_entry(given, name, start + i, j, slack)
+            is_wrong = ~((apart <= slack) & (above <= slack))
+            is_gross = apart > _GROSS * np.abs(left).max()
+            # Rows in another order than columns make a matrix that is no semi-definite one either.
+            i, j = np.argwhere(np.tril(is_gross if is_gross.any() else is_wrong, start))[0].tolist()
+            _refuse_entry(given, name, start + i, j, slack, is_gross.any())
         asymmetry = max(asymmetry, float(apart.max()))
     if asymmetry > 0.0:
         matrix = matrix + matrix.T
@@ -3569,14 +3632,30 @@ def _symmetric(given, name):
 
 # The largest |G_ij - G_ji|, over max_i |G_ii|, that is put down to rounding: that of kernels in single precision
 _ASYMMETRY = 1e-6
+# A larger one, over the largest |G_ij|, is no rounding, not even that of half precision.
+_GROSS = 1e-2
 
 
-def _refuse_entry(given, name, i, j, slack):
+def _refuse_orders(K, name):
+    """Refuse a data frame whose rows and columns have the same names in different orders."""
+    rows = list(getattr(K, "index", ())) if hasattr(K, "columns") else []
+    if rows and rows != list(K.columns) and set(rows) == set(K.columns):
+        raise ValueError(
+            f"{name} has rows and columns in different orders: give {name}.loc[{name}.columns]"
+        )
+
+
+def _refuse_entry(given, name, i, j, slack, is_gross):
     """Raise an error that says what is wrong with an entry of a kernel matrix."""
     a = float(given[i, j])
     b = float(given[j, i])
     if not (math.isfinite(a) and math.isfinite(b)):
         demand = "finite, without NaN or inf"
+    elif is_gross and name.isidentifier():  # no function, whose values have an order
+        demand = (
+            f"symmetric to {_ASYMMETRY:g} of its largest diagonal entry, and is far from it: give rows and columns the "
+            f"same order, as {name}.loc[{name}.columns] does for a data frame"
+        )
     elif not abs(a - b) <= slack:
         demand = (
             f"symmetric to {_ASYMMETRY:g} of its largest diagonal entry: compute it in double precision, or give "
@@ -4229,9 +4308,17 @@ _SparseRows.add_column = _sparse_add_column
 
 def _points_and_signs(X, y, kernel, intercept):
     """Return checked points as a kernel reads them, and the signs that their labels are, or None without labels."""
-    _refuse_swapped(X, y)
-    X = _kernel_class(kernel)._read(X, "X")
+    X = _training_points(X, y, kernel)
     return X, None if y is None else _signs(y, X.shape[0], _is_free(intercept))
+
+
+def _training_points(X, y, kernel):
+    """Return checked points as a kernel reads them; labels y tell whether the two are swapped."""
+    _refuse_swapped(X, y)
+    kind = _kernel_class(kernel)
+    if kind is _Given:
+        _refuse_orders(X, "X")
+    return kind._read(X, "X")
 
 
 def features(
@@ -11882,13 +11969,48 @@ class _TrainingSet(NamedTuple):
 
 
 def _column_names(X):
-    """Return the column names of a data frame if all are strings, else None."""
-    names = np.asarray(getattr(X, "columns", ()), dtype=object)
-    return names if names.size and all(isinstance(name, str) for name in names) else None
+    """Return the list of column names of a data frame, empty for what is none; names of several types tell nothing."""
+    names = list(getattr(X, "columns", ()))
+    if len({isinstance(name, str) for name in names}) > 1:
+        types = sorted({type(name).__name__ for name in names})
+        raise TypeError(
+            "Feature names are only supported if all input features have string names, but your input has "
+            f"{types} as feature name / column name types: make all of them text, X.columns = X.columns.astype(str)"
+        )
+    return names
 
 
-def _targets(y, n):
-    """Return the sorted classes and the position of each point's class among them."""
+def _refuse_columns(names, known, columns):
+    """Refuse column names that differ from those in fit, which ``columns`` has, in the words of scikit-learn."""
+    lines = ["The feature names should match those that were passed during fit."]
+    seen, given = set(known), set(names)
+    unseen = [name for name in names if name not in seen]
+    missing = [name for name in known if name not in given]
+    for which, those in (
+        ("unseen at fit time", unseen),
+        ("seen at fit time, yet now missing", missing),
+    ):
+        if those:
+            lines.append(f"Feature names {which}:")
+            lines += [f"- {name}" for name in those[:5]] + ["- ..."] * (len(those) > 5)
+    if not unseen and not missing:
+        lines.append("Feature names must be in the same order as they were in fit.")
+    remedy = f"give X[list({columns})]"
+    if missing:
+        remedy = f"rename columns, X.rename(columns=...), or {_SAME_COLUMNS}"
+    lines.append(f"Remedy: {remedy}")
+    raise ValueError("\n".join(lines))
+
+
+_SAME_COLUMNS = "give X.to_numpy() if these are the columns of fit, in order"
+_OF_MEASURED = (
+    "of measured numbers make two classes by a threshold, np.asarray(y) > np.median(y), or take a "
+    "regressor"
+)
+
+
+def _class_labels(y, n):
+    """Return the labels of n points, (n,), if they may be classes."""
     y = _known_labels(y)
     if y.ndim == 2 and y.shape[1] == 1:
         _warn(
@@ -11900,12 +12022,30 @@ def _targets(y, n):
         raise ValueError(
             f"y should be a 1d array with a label for each of {n} rows of X, got shape {y.shape}"
         )
-    if y.dtype.kind == "f" and not (np.isfinite(y) & (y == np.round(y))).all():
-        raise ValueError("Unknown label type: continuous. y must hold the classes of the points")
+    if _kinds(y) == {"numbers"}:
+        with np.errstate(invalid="ignore"):
+            is_between = y % 1 != 0  # also what is infinite
+        if is_between.any():
+            i = is_between.argmax()
+            raise ValueError(
+                f"Unknown label type: continuous. y[{i}] is {y[i]}, which names no class: {_OF_MEASURED}; if "
+                "such numbers name classes, give np.unique(y, return_inverse=True)[1], as LabelEncoder does"
+            )
+    return y
+
+
+def _targets(y, n):
+    """Return the sorted classes and the position of each point's class among them."""
+    y = _class_labels(y, n)
     try:
-        return np.unique(y, return_inverse=True)
+        classes, labels = np.unique(y, return_inverse=True)
     except TypeError:
         raise TypeError("y must hold labels of one type, which can be sorted") from None
+    if n > 20 and classes.size > n / 2:  # as in scikit-learn
+        _warn(
+            f"y has {classes.size} classes for {n} points, fewer than two points each: {_OF_MEASURED}"
+        )
+    return classes, labels
 
 
 def _class_factors(given, classes, totals):
@@ -11933,6 +12073,28 @@ def _refuse_weights(weights):
             f"{_RATIOS[1]:g}: leave lighter points out, by a sample_weight of 0 where this product is below "
             f"{_written(floor, 2, _UP)}, or give a class_weight whose values differ less"
         )
+
+
+_PROBABILITIES = "for probabilities wrap it, CalibratedClassifierCV(model) of sklearn.calibration"
+_Init = TypeVar("_Init", bound=Callable[..., None])
+
+
+def _naming_remedies(init: _Init) -> _Init:
+    """Let the constructor say what replaces a parameter that SVC has."""
+
+    @functools.wraps(init)
+    def checked(self, *args, **params):
+        if "probability" in params:
+            raise TypeError(f"{type(self).__name__} has no 'probability': {_PROBABILITIES}")
+        init(self, *args, **params)
+
+    return checked
+
+
+def _blank(kind, version):
+    """Return a classifier without attributes, whose saved state `pickle` reads next."""
+    _refuse_version(version)
+    return kind.__new__(kind)
 
 
 class MaxMarginClassifier:
@@ -12006,7 +12168,8 @@ class MaxMarginClassifier:
     kernel_ : Kernel
         The kernel with its parameters as numbers.
     n_features_in_, feature_names_in_ : int, array of str
-        d, and the names of the columns if X was a data frame with names.
+        d, and the names of the columns if X was a data frame whose names are text.  Names of any type are compared with
+        those of later data frames.
 
     See Also
     --------
@@ -12039,6 +12202,8 @@ class MaxMarginClassifier:
     ``result_.alpha`` proves.  Where one column is up to 1e8 times as wide as another, tol=1e-6 was reached in every
     trial; beyond, rounding may hide more.  Sparse X take part as long as they have up to 2^26 entries with their zeros.
 
+    Saved models, by `pickle` and the like, are read by the version of this module that saved them, and by no other.
+
     Memory: "linear" needs the points alone.  G is stored for a kernel matrix, a function and "ntk", and for other
     kernels for up to 3,000 points, 72 MB; beyond, it is evaluated on demand.  What scores new points is kept, G is not.
     Sparse X stay sparse with "linear", "poly" and, of more than 32 columns, "rbf"; with other kernels they become
@@ -12056,6 +12221,7 @@ class MaxMarginClassifier:
 
     _estimator_type = "classifier"
 
+    @_naming_remedies
     def __init__(
         self,
         kernel: str | Callable[[Any, Any], Any] = "rbf",
@@ -12101,8 +12267,9 @@ class MaxMarginClassifier:
         known = self.get_params()
         for name, value in params.items():
             if name not in known:
+                remedy = f": {_PROBABILITIES}" if name == "probability" else ""
                 raise ValueError(
-                    f"Invalid parameter {name!r} for estimator {self}, which has {list(known)}"
+                    f"Invalid parameter {name!r} for estimator {self}, which has {list(known)}{remedy}"
                 )
             setattr(self, name, value)
         return self
@@ -12145,12 +12312,14 @@ class MaxMarginClassifier:
         ------
         ValueError, TypeError
             As `gram`; a parameter is out of range; y holds numbers that are no classes, or fewer than two classes of
-            positive weight; or weights are negative or not finite.
+            positive weight; weights are negative or not finite; or some columns of a data frame have text as names,
+            and others have not.
 
         Warns
         -----
         UserWarning
-            There is no margin, or `max_margin` has not certified it to tol.
+            There is no margin, or `max_margin` has not certified it to twice tol; or of more than 20 points there are
+            more than half as many classes.
         """
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)
@@ -12166,12 +12335,11 @@ class MaxMarginClassifier:
 
     def _read(self, X, y, sample_weight):
         """Return the `_TrainingSet`, and set the attributes that describe it."""
-        names = _column_names(X)
-        _refuse_swapped(X, y)
-        X = _kernel_class(self.kernel)._read(X, "X")
+        self._columns = _column_names(X)
+        X = _training_points(X, y, self.kernel)
         n, self.n_features_in_ = X.shape
-        if names is not None:
-            self.feature_names_in_ = names
+        if self._columns and isinstance(self._columns[0], str):
+            self.feature_names_in_ = np.array(self._columns, dtype=object)
         classes, labels = _targets(y, n)
         if sample_weight is None:
             sample_weight = 1.0
@@ -12265,7 +12433,7 @@ class MaxMarginClassifier:
         if has_no_margin and C > soft_C:
             _warn(self._advice_without_margin(data, soft_C, pair))
             G, result = self._fall_back(G, hard.with_ridge(ridge_of_C_1 / soft_C))
-        elif self.status_ != "certified":
+        elif has_no_margin or result.upper - result.lower > 2.0 * self.tol * result.upper:
             _warn(self._advice_on_interval(), _known_as("ConvergenceWarning", UserWarning))
         self.margin_ = self.interval_[0]
         return G, result
@@ -12426,18 +12594,18 @@ class MaxMarginClassifier:
         NotFittedError
             `fit` has not been called.  Without scikit-learn the error is a ValueError and an AttributeError.
         ValueError
-            The number of columns or their names differ from those in `fit`, or values are not finite.
+            The number of columns, their names or their order differ from those in `fit`, or values are not finite.
+
+        Warns
+        -----
+        UserWarning
+            The names of columns are text in `fit` and not here, or the other way round.
         """
         if not hasattr(self, "dual_coef_"):
             raise _known_as("NotFittedError", _NotFittedError)(
                 f"This {type(self).__name__} is not fitted yet; call fit first"
             )
-        names = _column_names(X)
-        known = getattr(self, "feature_names_in_", None)
-        if names is not None and known is not None and not np.array_equal(names, known):
-            raise ValueError(
-                "X has other columns than in fit, or in another order: give X[list(model.feature_names_in_)]"
-            )
+        self._check_columns(_column_names(X))
         X = self.kernel_._read(X, "X")
         if X.shape[1] != self.n_features_in_:
             values = ""
@@ -12450,6 +12618,20 @@ class MaxMarginClassifier:
         scores = self._scores(X) + self._bias
         return scores[:, 0] if self.classes_.size == 2 else scores
 
+    def _check_columns(self, names):
+        """Refuse columns of other names than in fit, or in another order; a frame against an array tells nothing."""
+        known = self._columns
+        if not names or not known or names == known:
+            return
+        is_text = isinstance(names[0], str)
+        was_text = isinstance(known[0], str)
+        if is_text == was_text:
+            columns = "model.feature_names_in_" if is_text else "X_of_fit.columns"
+            _refuse_columns(names, known, columns)
+        has = "has feature names" if is_text else "does not have valid feature names"
+        was = "with" if was_text else "without"
+        _warn(f"X {has}, but {type(self).__name__} was fitted {was} feature names: {_SAME_COLUMNS}")
+
     def predict(self, X: Any) -> Array:
         """Return the predicted classes, (m,), of the rows of X, (m, d); errors are those of `decision_function`."""
         scores = self.decision_function(X)
@@ -12460,25 +12642,51 @@ class MaxMarginClassifier:
     def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Return the share of the rows of X, (m, d), that are predicted to be of their classes y, (m,).
 
-        sample_weight, (m,), weighs the rows.  Raises ValueError if lengths differ or a label is missing,
-        ZeroDivisionError if all weights are 0, and the errors of `predict`.
+        sample_weight, (m,), weighs the rows.  Raises ValueError if lengths differ, or a label is missing or no class,
+        TypeError if labels are of another kind than classes_, as text beside numbers, ZeroDivisionError if all weights
+        are 0, and the errors of `predict`.
         """
         guesses = self.predict(X)
-        truth = _known_labels(y).ravel()
-        if truth.size != guesses.size:
-            raise ValueError(
-                f"X has {guesses.size} rows and y {truth.size} entries; they must agree"
+        truth = _class_labels(y, guesses.size)
+        strange = sorted(_kinds(truth) - _kinds(self.classes_))
+        if strange:
+            known = ", ".join(_kinds(self.classes_))
+            raise TypeError(
+                f"y holds {', '.join(strange)}, and classes_ {known}, which are never equal: give y in the type that "
+                "it had in fit, np.asarray(y).astype(type(model.classes_[0]))"
             )
         if sample_weight is not None:
             sample_weight = _vector(sample_weight, "sample_weight", guesses.size)
         return float(np.average(guesses == truth, weights=sample_weight))
 
+    if not TYPE_CHECKING:  # where any name would pass for an attribute
+
+        def __getattr__(self, name):
+            """Say what replaces an attribute that SVC has."""
+            remedy = ""
+            if name in ("predict_proba", "predict_log_proba"):
+                remedy = f": {_PROBABILITIES}"
+            if name == "coef_" and not self._takes("linear"):
+                remedy = ": coef_ is only available when using a linear kernel"
+            message = f"This {type(self).__name__!r} has no attribute {name!r}{remedy}"
+            raise AttributeError(message, name=name, obj=self)
+
     def __getstate__(self) -> dict[str, Any]:
         """Return what a copy on disk holds: all but the state of the solver, from which ``start`` would go on."""
-        held = vars(self).copy()
+        held = {**vars(self), "version": __version__}
         if "result_" in held:
             held["result_"] = held["result_"]._replace(state=("", []))
         return held
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take what `__getstate__` returned; raise ValueError for a model of another version."""
+        held = dict(state)
+        _refuse_version(held.pop("version", None))
+        vars(self).update(held)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The version comes first, as the parts of the state may be unknown to another version.
+        return _blank, (type(self), __version__), self.__getstate__()
 
 
 def _fill_cache():

@@ -586,6 +586,24 @@ def test_what_rounding_hides_is_a_warning(C):
     assert model.status_ == "rounding" and model.margin_ > 0.0
 
 
+@pytest.mark.parametrize("status", ["rounding", "max_iter"])
+@pytest.mark.parametrize("factor", [1.5, 2.5])
+def test_a_tolerance_missed_by_a_factor_below_two_is_no_warning(factor, status, monkeypatch):
+    """A search over a grid would be full of them."""
+    found = fm.max_margin
+
+    def nearly(G, tol):
+        result = found(G, tol=0.1 * tol)
+        lower = result.upper * (1.0 - factor * tol)
+        return result._replace(lower=lower, status=status)
+
+    monkeypatch.setattr(fm, "max_margin", nearly)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        chosen = fm.MaxMarginClassifier().fit(X2, Y2)
+    assert len(caught) == (factor > 2.0) and chosen.status_ == status
+
+
 # ======================================================================================================
 # INTERFACE
 # ======================================================================================================
@@ -695,6 +713,55 @@ def test_copies_predict_the_same():
         chosen = fm.MaxMarginClassifier(**options).fit(X2, Y2)
         for twin in (pickle.loads(pickle.dumps(chosen)), copy.deepcopy(chosen)):
             assert np.array_equal(twin.decision_function(NEW[4]), chosen.decision_function(NEW[4]))
+
+
+def made(kind, *arguments):
+    return kind.__new__(kind, *arguments)
+
+
+class Saved:
+    """What another version saved: a class, its arguments and its state."""
+
+    def __init__(self, *parts):
+        self.parts = parts
+
+    def __reduce__(self):
+        kind, arguments, *state = self.parts
+        return made, (kind, *arguments), *state
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_models_of_another_version_are_refused_with_both(kernel, monkeypatch):
+    """Also where their parts are unknown by now; a model without a version is one of an earlier one."""
+    own = fm.__version__
+    model = fm.MaxMarginClassifier(kernel).fit(X2, Y2)
+    for one in (model, fm.MaxMarginClassifier(kernel)):
+        for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+            saved = pickle.dumps(one, protocol)
+            assert vars(pickle.loads(saved)).keys() == vars(one).keys()
+            with monkeypatch.context() as patch:
+                patch.setattr(fm, "__version__", "99.1.2")
+                for name in ("Kernel", "_KernelScores", "_LinearScores", "Result"):
+                    patch.delattr(fm, name)
+                words = [own, "99.1.2", "fit it anew"]
+                check_raises(lambda saved=saved: pickle.loads(saved), ValueError, words)
+        earlier = pickle.dumps(Saved(fm.MaxMarginClassifier, (), vars(one)))
+        words = ["stored no version", own, "fit it anew"]
+        check_raises(lambda saved=earlier: pickle.loads(saved), ValueError, words)
+
+
+def test_a_kernel_of_2_0_0_is_refused_as_one_of_another_version():
+    """It had 12 fields, and is read before the state of its model is."""
+    fields = ("rbf", 0.5, 1.0, 3, 4, 0.0, None, False, None, None, 2.0**-53, 0.0)
+    saved = pickle.dumps(Saved(fm.MaxMarginClassifier, (), {"kernel_": Saved(fm.Kernel, fields)}))
+    check_raises(lambda: pickle.loads(saved), ValueError, ["stored no version", "fit it anew"])
+
+
+def test_what_is_missing_is_no_attribute():
+    model = fm.MaxMarginClassifier().fit(X2, Y2)
+    for name in ("predict_proba", "predict_log_proba", "coef_", "probability", "transform"):
+        assert not hasattr(model, name) and not hasattr(fm.MaxMarginClassifier, name)
+    assert hasattr(model.set_params(kernel="linear").fit(X2, Y2), "coef_")
 
 
 def test_fitting_again_forgets_what_was():

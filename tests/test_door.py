@@ -8,6 +8,7 @@ import datetime
 import decimal
 import itertools
 import re
+import warnings
 from fractions import Fraction
 
 import numpy as np
@@ -30,6 +31,10 @@ X = np.array([[0.0, 1.0], [1.0, 0.5], [3.0, -1.0], [4.0, 2.0]])
 Y = np.array([1, 1, -1, -1])
 K = fm.gram(X)
 WHOLE = np.array([[3, 1], [2, 5], [7, 4], [1, 8]])
+EYE = np.eye(4)
+NAN = float("nan")
+INF = float("inf")
+OWN = {"kernel": "precomputed"}
 
 
 def fitted():
@@ -147,7 +152,11 @@ NO_POINTS = {  # a table, its error, and words of the place, of what is there, a
         ["row 2", "duration", "in seconds"],
     ),
     "missing date": (UNDATED[[1, 0, 2, 3]], TypeError, ["row 0", "missing", "dropna()"]),
-    "None": (with_entry(None), TypeError, ["row 2, column 1", "missing", "dropna()"]),
+    "None": (
+        with_entry(None),
+        TypeError,
+        ["row 2, column 1", "missing", "SimpleImputer", "dropna()"],
+    ),
     "NA": (with_entry(NAType()), TypeError, ["row 2, column 1", "missing", "dropna()"]),
     "NaT": (with_entry(NaTType()), TypeError, ["row 2, column 1", "missing", "dropna()"]),
     "text": (WHOLE.astype(str), (TypeError, ValueError), ["numbers"]),
@@ -245,6 +254,12 @@ REMEDIES = {  # a table, the words before the remedy, and what it makes of the t
     "text": (WHOLE.astype(str), "give ", WHOLE),
     "decimals": (with_entry(decimal.Decimal("0.5")), "give ", np.where(WHOLE == 4, 0.5, WHOLE)),
     "nan": (np.where(WHOLE == 4, np.nan, WHOLE), "keep the others, ", WHOLE[[0, 1, 3]]),
+    "images": (np.arange(16).reshape(4, 2, 2), "image or table, ", np.arange(16).reshape(4, 4)),
+    "images in a list": (
+        np.arange(32).reshape(4, 2, 2, 2).tolist(),
+        "image or table, ",
+        np.arange(32).reshape(4, 8),
+    ),
     "nan in a list": (
         np.where(WHOLE == 4, np.nan, WHOLE).tolist(),
         "keep the others, ",
@@ -268,6 +283,16 @@ def test_a_remedy_is_a_line_of_python(case):
     found = eval(last, names)
     np.testing.assert_allclose(np.asarray(found, dtype=float), wanted, rtol=1e-15)
     fm.contradiction(found, np.ones(len(found)))  # it is taken now
+
+
+@pytest.mark.parametrize("value", [NAN, INF])
+def test_an_imputer_is_named_for_missing_values_of_points_alone(value):
+    """It fills in no infinite values, and no values of a kernel."""
+    points = np.where(WHOLE == 4, value, WHOLE)
+    for table, options, wanted in ((points, {}, value is NAN), (EYE + value, OWN, False)):
+        with pytest.raises(ValueError, match="finite") as caught:
+            fm.gram(table, Y, **options)
+        assert ("SimpleImputer" in str(caught.value)) == wanted
 
 
 def test_seconds_of_new_points_are_counted_from_the_same_day():
@@ -500,6 +525,20 @@ def test_a_matrix_of_a_size_beyond_what_products_allow_is_refused(size):
             check_raises(call, ValueError, ["must be from", "rescale"])
 
 
+def test_rows_and_columns_in_different_orders_are_told_to_be_put_in_one():
+    """The mean with the transpose would be no kernel matrix; of a small asymmetry it is one."""
+    values = np.exp(-np.square(np.arange(4.0)[:, None] - np.arange(4.0)))
+    for order in itertools.permutations(range(4)):
+        shuffled = values[list(order)]
+        if not np.array_equal(shuffled, shuffled.T):
+            words = ["symmetric to 1e-06", "same order", "X.loc[X.columns]"]
+            check_raises(lambda K=shuffled: fm.gram(K, Y, **OWN), ValueError, words)
+    small = values + 1e-3 * np.triu(np.ones((4, 4)), 1)
+    check_raises(lambda: fm.gram(small, Y, **OWN), ValueError, ["(X + X.T) / 2"])
+    kernel = lambda A, B: np.triu(np.ones((4, 4)))  # noqa: E731
+    check_raises(lambda: fm.gram(X, Y, kernel=kernel), ValueError, ["symmetric", "/ 2"])
+
+
 def test_an_asymmetry_of_single_precision_is_averaged_away():
     rng = np.random.default_rng(0)
     Z = rng.normal(size=(30, 5)) + 2.0
@@ -604,6 +643,22 @@ def test_missing_labels_are_refused_by_name_and_row(function, case):
     check_raises(lambda: call(MISSING[case]), ValueError, words)
 
 
+@pytest.mark.parametrize("function", LABELLED)
+@pytest.mark.parametrize("kind", [float, bool, object, np.uint8])
+def test_one_hot_labels_are_told_to_be_numbers(function, kind):
+    call, name = LABELLED[function]
+    table = np.eye(3, dtype=kind)[[0, 2, 1, 2]]
+    with pytest.raises(ValueError, match="one-hot") as caught:
+        call(table)
+    remedy = str(caught.value).rpartition("their numbers, ")[2]
+    for form in (table, table.tolist()):
+        assert eval(remedy, {"np": np, name: form}).tolist() == [0, 2, 1, 2]
+    for other in (np.ones((4, 2)), np.full((4, 2), 0.5), np.zeros((4, 2)), [["a", "b"]] * 4):
+        with pytest.raises((TypeError, ValueError)) as caught:
+            call(other)
+        assert "one-hot" not in str(caught.value)
+
+
 NO_SIGNS = {  # labels that are not -1 or +1, their error and words
     "zeros and ones": ([0, 1, 0, 1], ValueError, ["-1 or +1", "y[0] is 0", "np.where"]),
     "uint8": (np.array([0, 1, 0, 1], np.uint8), ValueError, ["y[0] is 0", "np.where"]),
@@ -679,6 +734,79 @@ def test_labels_of_several_types_are_refused_as_classes():
     )
 
 
+CLASSES = {  # three forms of the same classes, which are equal
+    "numbers": ([0, 0, 1, 1], [False, False, True, True], [0.0, 0.0, 1.0, 1.0]),
+    "text": (["0", "0", "1", "1"], np.array(["0", "0", "1", "1"], object), np.array(list("0011"))),
+    "bytes": ([b"0", b"0", b"1", b"1"], np.array([b"0", b"0", b"1", b"1"], object), (b"0",) * 4),
+    "date": (np.array([0, 0, 1, 1], "M8[D]"), [DAY] * 4, np.array([0, 0, 1, 1], "M8[s]")),
+    "duration": (np.array([0, 0, 1, 1], "m8[D]"), np.array([0, 0, 1, 1], "m8[D]").astype(object)),
+}
+
+
+@pytest.mark.parametrize("known", CLASSES)
+@pytest.mark.parametrize("given", CLASSES)
+def test_labels_of_another_type_than_classes_have_no_score(known, given):
+    """They are never equal, so that a score would be 0; labels beside those of the right type are told, too."""
+    model = fm.MaxMarginClassifier().fit(X, CLASSES[known][0])
+    for y in CLASSES[given]:
+        if given == known:
+            assert model.score(X, y) in (0.0, 0.5, 1.0)
+            continue
+        words = ["y holds", given, "classes_", known]
+        check_raises(lambda y=y: model.score(X, y), TypeError, words)
+        mixed = np.array([*CLASSES[known][0]], dtype=object)
+        mixed[1] = np.asarray(y, dtype=object)[1]
+        check_raises(lambda y=mixed: model.score(X, y), TypeError, words)
+    if {known, given} == {"numbers", "text"}:
+        with pytest.raises(TypeError) as caught:
+            model.score(X, CLASSES[given][0])
+        remedy = str(caught.value).rpartition("had in fit, ")[2]
+        y = eval(remedy, {"np": np, "model": model, "y": CLASSES[given][0]})
+        assert model.score(X, y) == model.score(X, CLASSES[known][0]) == 1.0
+
+
+MEASURED = {  # numbers that name no classes
+    "list": [0.5, 1.0, 2.25, 2.0],
+    "objects": np.array([1, 0.5, 2, 2.25], dtype=object),
+    "decimals": [decimal.Decimal("0.5"), 1, decimal.Decimal("2.25"), 2],
+    "fractions": [Fraction(1, 2), Fraction(1), Fraction(9, 4), Fraction(2)],
+    "infinite objects": np.array([1, INF, 1, 1], dtype=object),
+    "single precision": np.float32([0.5, 1.0, 2.25, 2.0]),
+}
+
+
+@pytest.mark.parametrize("case", MEASURED)
+def test_measured_numbers_are_no_classes(case):
+    y = MEASURED[case]
+    words = ["Unknown label type: continuous", "np.median", "regressor", "LabelEncoder"]
+    for call in (lambda: fm.MaxMarginClassifier().fit(X, y), lambda: fitted().score(X, y)):
+        check_raises(call, ValueError, words)
+    if not case.startswith("infinite"):
+        above = np.asarray(y) > np.median(y)
+        numbers = np.unique(y, return_inverse=True)[1]
+        for classes in (above, numbers):
+            assert fm.MaxMarginClassifier().fit(X, classes).score(X, classes) == 1.0
+
+
+@pytest.mark.parametrize(
+    "y", [np.arange(30), np.arange(30).astype(str), np.arange(30).astype(object)]
+)
+def test_too_many_classes_are_told_before_they_are_told_apart(y, monkeypatch):
+    """At once: 300 classes of one point each took 10 seconds."""
+    monkeypatch.setattr(fm, "max_margin", None)
+    points = np.random.default_rng(0).normal(size=(30, 2))
+    with (
+        pytest.warns(UserWarning, match="classes for 30 points.*regressor"),
+        pytest.raises(TypeError),
+    ):
+        fm.MaxMarginClassifier().fit(points, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for few, labels in ((20, y[:20]), (30, np.arange(30) // 2)):
+            with pytest.raises(TypeError):
+                fm.MaxMarginClassifier().fit(points[:few], labels)
+
+
 @pytest.mark.parametrize("table", [DATES, DURATIONS], ids=["dates", "durations"])
 def test_dates_are_labels_where_labels_may_be_of_any_type(table):
     y = table[[0, 0, 1, 1], 0]
@@ -710,11 +838,7 @@ def test_points_and_labels_that_are_swapped_are_refused_as_such(call, form):
 # ======================================================================================================
 
 ZERO = np.array([[2.0, 1.0], [0.0, 0.0], [0.0, 0.0], [1.0, 3.0]])  # rows without length
-NAN = float("nan")
-INF = float("inf")
 UNIFORM = np.full(4, 0.25)
-EYE = np.eye(4)
-OWN = {"kernel": "precomputed"}
 FLAT = {"kernel": "linear", "normalize": None}
 
 
@@ -1023,7 +1147,7 @@ REFUSALS = {  # by what is wrong: calls, their error, and words
         (lambda: chosen(y=X[:, 1]), ValueError, ["continuous"]),
         (lambda: chosen(y=[1, INF, 1, 2]), ValueError, ["y", "continuous"]),
         (lambda: chosen(y=np.ones((4, 2))), ValueError, ["y", "(4, 2)"]),
-        (lambda: fitted().score(X, [1]), ValueError, ["y", "1 entries"]),
+        (lambda: fitted().score(X, [1]), ValueError, ["y", "4 rows", "(1,)"]),
         (lambda: fitted().score(X, Y, [1.0]), ValueError, ["sample_weight", "4 entries", "got 1"]),
         (lambda: fitted().predict(X[:, 1:]), ValueError, ["1 features", "2 features"]),
         (lambda: chosen(EYE, **OWN).predict(EYE[:, 1:]), ValueError, ["X", "each training point"]),
@@ -1031,7 +1155,15 @@ REFUSALS = {  # by what is wrong: calls, their error, and words
         (lambda: fm.MaxMarginClassifier().predict(X), ValueError, ["fit"]),
         (lambda: fm.MaxMarginClassifier().decision_function(X), ValueError, ["fit"]),
         (lambda: fm.MaxMarginClassifier().score(X, Y), AttributeError, ["fit"]),
-        (lambda: fitted().coef_, AttributeError, ["coef_"]),
+        (lambda: fitted().coef_, AttributeError, ["coef_ is only available", "linear kernel"]),
+        (lambda: fitted().predict_proba(X), AttributeError, ["CalibratedClassifierCV"]),
+        (lambda: fitted().predict_log_proba(X), AttributeError, ["CalibratedClassifierCV"]),
+        (lambda: chosen(probability=True), TypeError, ["'probability'", "CalibratedClassifierCV"]),
+        (
+            lambda: fm.MaxMarginClassifier().set_params(probability=True),
+            ValueError,
+            ["'probability'", "CalibratedClassifierCV"],
+        ),
         (lambda: fm.MaxMarginClassifier().set_params(c=1.0), ValueError, ["'c'", "'C'"]),
         (lambda: chosen(C=0.0), ValueError, ["C", "0.0"]),
         (lambda: chosen(C=-INF), ValueError, ["C", "-inf"]),
@@ -1646,6 +1778,26 @@ def test_a_frame_is_taken_without_the_rows_that_are_refused(pd):
         )[2]
         found = eval(remedy, {"np": np, "pandas": pd, "X": frame})
         assert found.index.tolist() == kept and len(fm.gram(found)) == 2
+
+
+def test_a_frame_tells_whether_its_rows_and_columns_are_in_one_order(pd):
+    """As a kernel matrix of training points; rows of new points have orders and names of their own."""
+    names = list("pqrs")
+    values = pd.DataFrame(np.exp(-np.square(X[:, :1] - X[:, 0])), index=names, columns=names)
+    shuffled = values.loc[["q", "p", "r", "s"]]
+    model = fm.MaxMarginClassifier("precomputed").fit(values, Y)
+    assert model.predict(shuffled).tolist() == [1, 1, -1, -1]
+    for name, call in {
+        "X": lambda K: fm.gram(K, Y, **OWN),
+        "G": fm.max_margin,
+        "X of fit": lambda K: fm.MaxMarginClassifier("precomputed").fit(K, Y),
+    }.items():
+        with pytest.raises(ValueError, match="different orders") as caught:
+            call(shuffled)
+        remedy = str(caught.value).rpartition("give ")[2]
+        assert eval(remedy, {name[0]: shuffled}).equals(values)
+        for unnamed in (values.set_axis(range(4), axis=1), values.reset_index(drop=True)):
+            call(unnamed)
 
 
 def test_series_as_points_and_frames_as_labels_are_refused(pd):

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from instances import (
     EPS,
+    check_raises,
     dense,
     off_the_best,
     rows_of,
@@ -924,15 +925,80 @@ def test_names_of_columns_are_no_obstacle(pd):
         )
 
 
-def test_other_columns_than_in_fit_are_refused_with_a_remedy(pd):
-    X = pd.DataFrame(np.arange(6.0).reshape(2, 3), columns=["a", "b", "c"])
+NAMES = {  # three names of columns in fit, and another one
+    "text": (["a", "b", "c"], "z"),
+    "default": ([0, 1, 2], 9),
+    "numbers": ([3, 7, 5], 9),
+    "pairs": ([("a", "p"), ("a", "q"), ("b", "p")], ("z", "z")),
+}
+
+
+def in_columns(pd, names):
+    """Two points in a frame, of which columns must not be crossed."""
+    columns = pd.MultiIndex.from_tuples(names) if isinstance(names[0], tuple) else names
+    return pd.DataFrame([[0.0, 1.0, 2.0], [3.0, 4.0, -5.0]], columns=columns)
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_other_columns_than_in_fit_are_refused_with_a_remedy(kind, pd):
+    """With the names that are unseen or missing, of any type; an array has no names."""
+    (first, second, third), new = NAMES[kind]
+    X = in_columns(pd, NAMES[kind][0])
     model = fm.MaxMarginClassifier("linear").fit(X, [0, 1])
-    with pytest.raises(ValueError, match="another order") as caught:
-        model.predict(X[["c", "b", "a"]])
-    remedy = str(caught.value).partition(": give ")[2]
-    names = {"model": model, "X": X.assign(d=0.0)[["d", "c", "b", "a"]]}
-    assert model.predict(eval(remedy, names)).tolist() == [0, 1]
-    assert model.predict(X.to_numpy()).tolist() == [0, 1]
+    for known in (X, X.to_numpy()):
+        assert model.predict(known).tolist() == [0, 1]
+    wider = X.copy()
+    wider[new] = 0.0
+    for other, words in (
+        (X[[third, second, first]], "must be in the same order"),
+        (wider[[new, third, first, second]], f"unseen at fit time:\n- {new}\n"),
+    ):
+        with pytest.raises(ValueError, match="should match those that were passed") as caught:
+            model.predict(other)
+        message = str(caught.value)
+        names = {"model": model, "X": other, "X_of_fit": X}
+        assert words in message
+        assert model.predict(eval(message.rpartition("give ")[2], names)).tolist() == [0, 1]
+    for other, words in (
+        (wider[[new, second, third]], [f"unseen at fit time:\n- {new}", f"missing:\n- {first}"]),
+        (X[[first, second]], [f"missing:\n- {third}", "X.rename", "X.to_numpy()"]),
+    ):
+        check_raises(lambda other=other: model.score(other, [0, 1]), ValueError, words)
+
+
+def test_many_other_columns_are_not_all_listed(pd):
+    X = pd.DataFrame(np.eye(9), columns=list("abcdefghi"))
+    model = fm.MaxMarginClassifier().fit(X, [0, 1, 0, 1, 0, 1, 0, 1, 0])
+    with pytest.raises(ValueError, match=r"unseen at fit time:\n(- \w{2}\n){5}- \.\.\.\n"):
+        model.predict(X.add_suffix("2"))
+
+
+def test_columns_with_names_of_several_types_are_refused_with_a_remedy(pd):
+    X = in_columns(pd, ["a", "b", 0])
+    for call in (
+        lambda X: fm.MaxMarginClassifier("linear").fit(X, [0, 1]),
+        lambda X: fm.MaxMarginClassifier("linear").fit(X.to_numpy(), [0, 1]).predict(X),
+    ):
+        with pytest.raises(TypeError, match=r"\['int', 'str'\]") as caught:
+            call(X)
+        names = {"X": X.copy()}
+        exec(str(caught.value).rpartition("make all of them text, ")[2], names)
+        call(names["X"])
+
+
+@pytest.mark.parametrize("one, other", [("text", "default"), ("numbers", "text")])
+def test_names_that_cannot_be_compared_are_a_warning(one, other, pd):
+    X = in_columns(pd, NAMES[one][0])
+    model = fm.MaxMarginClassifier("linear").fit(X, [0, 1])
+    with pytest.warns(UserWarning, match="feature names.*X.to_numpy()") as caught:
+        assert model.predict(X.set_axis(NAMES[other][0], axis=1)).tolist() == [0, 1]
+    assert [warning.filename for warning in caught] == [__file__]
+
+
+def test_names_of_columns_are_checked_as_scikit_learn_checks_them(pd, sklearn):
+    from sklearn.utils.estimator_checks import check_dataframe_column_names_consistency
+
+    check_dataframe_column_names_consistency("classifier", fm.MaxMarginClassifier(C=1.0))
 
 
 def test_series_are_taken_as_labels_and_weights(pd):
