@@ -11971,7 +11971,7 @@ class _TrainingSet(NamedTuple):
 def _column_names(X):
     """Return the list of column names of a data frame, empty for what is none; names of several types tell nothing."""
     names = list(getattr(X, "columns", ()))
-    if len({isinstance(name, str) for name in names}) > 1:
+    if names and len({isinstance(name, str) for name in names}) > 1:
         types = sorted({type(name).__name__ for name in names})
         raise TypeError(
             "Feature names are only supported if all input features have string names, but your input has "
