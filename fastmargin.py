@@ -736,13 +736,22 @@ def _sparse_points(X, name="X"):
         if X.dtype.kind == "c":
             remedy = f"give both parts, scipy.sparse.hstack(({name}.real, {name}.imag))"
         raise TypeError(f"{name} must hold real numbers, got dtype {X.dtype}: {remedy}")
-    X = X.tocoo(copy=True)
+    X = X.copy() if X.format == "coo" else X.tocsr(copy=True)
+    count = X.nnz
+    largest = 0.0  # of integers
     if X.dtype.kind in "iu":
-        X = _sparse_floats(X, name)
+        # Entries at the same place stand for their sum, which overflows in a small type.
+        X.data = _sparse_floats(X, name)
+        largest = _size_of(X.data[:count])
     X = X.tocsr()
-    if X.dtype == np.bool_:  # where entries at the same place stand for their disjunction
-        X = X.astype(np.float64)
     X.sum_duplicates()  # sorts the columns of each row, too
+    if X.nnz < count and largest * (1 + count - X.nnz) >= _WHOLE:
+        raise ValueError(
+            f"{name} has integers at one place whose sum may be beyond 2**53: round them, "
+            f"{name}.astype(np.float64)"
+        )
+    if X.dtype == np.bool_:
+        X = X.astype(np.float64)
     X.eliminate_zeros()
     size = _size_of(X.data)
     if not math.isfinite(size):
@@ -759,27 +768,17 @@ def _sparse_points(X, name="X"):
 
 
 def _sparse_floats(X, name):
-    """Return sparse integers, listed by their coordinates, in float64.
-
-    Entries at the same place stand for their sum.  In a small type of integers that sum would overflow.
-    """
-    is_large = (X.data > _WHOLE) | (X.data < -_WHOLE)
+    """Return the entries of a sparse table of integers in float64."""
+    entries = X.data[: X.nnz]
+    is_large = (entries > _WHOLE) | (entries < -_WHOLE)
     if is_large.any():
         k = is_large.argmax()
+        place = _place((X.row[k], X.col[k])) if X.format == "coo" else _sparse_place(X, k)
         raise ValueError(
-            f"{name} must hold real numbers; {_place((X.row[k], X.col[k]))} has the integer {X.data[k]}, beyond "
-            f"2**53: round them, {name}.astype(np.float64)"
-        )
-    X.data = X.data.astype(np.float64)  # X.astype would add entries up first
-    sizes = X.copy()
-    sizes.data = np.abs(sizes.data)
-    sizes = sizes.tocsr()  # whose sums bound those of the entries added up so far, in any order
-    if sizes.nnz < X.nnz and sizes.max() >= _WHOLE:
-        raise ValueError(
-            f"{name} has integers at one place whose sum may be beyond 2**53: round them, "
+            f"{name} must hold real numbers; {place} has the integer {entries[k]}, beyond 2**53: round them, "
             f"{name}.astype(np.float64)"
         )
-    return X
+    return X.data.astype(np.float64)
 
 
 def _sparse_place(X, k):
@@ -11304,11 +11303,12 @@ def _exact_loop(G, k, until, alpha, m, method, done, reads, problem, limits):
         is_free = problem.free_labels is not None
         following = _next_method(limits, current, end, support, is_halved, is_free)
         method[0] = following
-        if following == _PAIRS and support > _LARGEST_FACE:
-            if current == _NEWTON and limits.in_coordinates:
-                # Nothing else sees more of so many points on so few coordinates.
+        if current == _NEWTON and limits.in_coordinates and following == _PAIRS:
+            if support > _LARGEST_FACE or not isinstance(problem.base, PairGram):
+                # Nothing else sees more of so many points on so few coordinates, but the search after the run.
                 done[0] = limits.tol
                 break
+        if following == _PAIRS and support > _LARGEST_FACE:
             if not (problem.has_warned or limits.takes_newton_steps):
                 problem.has_warned = True
                 remedy = "noisy points ask for a soft margin, by a ridge or a finite C"

@@ -240,12 +240,12 @@ class Csr:
         self.X = X
         self.shape = X.shape
         self.dtype = X.dtype
+        self.format = "csr"
+        self.nnz = np.count_nonzero(X)
 
-    def tocoo(self, copy):
-        assert copy
-        return self
-
-    def tocsr(self):
+    def tocsr(self, copy=False):
+        if not copy:
+            return self
         rows, self.indices = np.nonzero(self.X)
         self.data = self.X[rows, self.indices]
         counts = np.count_nonzero(self.X, axis=1)
@@ -253,7 +253,7 @@ class Csr:
         return self
 
     def astype(self, dtype):
-        return Csr(self.X.astype(dtype)).tocsr()
+        return Csr(self.X.astype(dtype)).tocsr(copy=True)
 
     def sum_duplicates(self):
         pass

@@ -181,8 +181,8 @@ def test_the_margin_of_a_separator_and_its_slacks_holds_in_exact_arithmetic(seed
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("exponent", [-1072, -1040, -1000, 990, 1018])
-def test_the_margin_of_a_separator_of_any_size_holds(exponent):
+@pytest.mark.parametrize("exponent", [-330, -200, 200, 330])
+def test_the_margin_of_a_separator_of_any_size_that_is_taken_holds(exponent):
     """Without a ridge its size does not matter; with one, the slacks are those of exact arithmetic."""
     X = np.array([[1.0, 2.0], [-3.0, 1.0], [2.0, -1.0]])
     y = [1, -1, 1]
@@ -228,6 +228,19 @@ def test_the_margin_of_a_separator_of_classes_and_its_slacks_is_that_of_its_rows
         and lower == pytest.approx(best.lower, rel=1e-9)
         and upper - lower <= 1e-13 * upper
     )
+
+
+@pytest.mark.parametrize("intercept", [0.0, "free"])
+@pytest.mark.parametrize("d, C", [(2, 1.0), (2, 100.0), (20, 100.0)])
+def test_a_soft_margin_beside_a_huge_column_is_certified_in_a_few_iterations(d, C, intercept):
+    """Its weights lack the digits, whatever steps follow: the coordinates of the separator have them."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(800, d))
+    y = np.where(X[:, 1] + 0.7 * rng.normal(size=800) > 0.3, 1, -1)
+    X[:, 0] *= 1e6
+    G = fm.features(X, y, normalize=None, intercept=intercept, ridge=0.5 / C)
+    result = fm.max_margin(G)
+    assert result.status == "certified" and result.n_iter <= 10
 
 
 def test_raw_columns_of_any_unit_are_certified():
