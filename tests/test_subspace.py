@@ -6,7 +6,7 @@ from typing import NamedTuple
 import naive
 import numpy as np
 import pytest
-from instances import PLANTED, dense, every_representation, feasible, form, scale_of, uneven
+from instances import EPS, PLANTED, dense, every_representation, feasible, form, scale_of, uneven
 
 import fastmargin as fm
 
