@@ -1882,35 +1882,14 @@ class _Prepared(namedtuple("_Prepared", "rows squares")):
         return int(np.diff(self.rows.indptr).max()) if _is_sparse(self.rows) else self.rows.shape[1]
 
 
-_SPARSE = 0.03  # share of entries that are not zero, below which sparse products are faster than dense ones
-
-
-def _product_of_sparse(A, B):
-    """Return A B' for rows of which some are sparse, summed in float64."""
-    A = A.astype(np.float64, copy=False)
-    B = B.astype(np.float64, copy=False)
-    if not (_is_sparse(A) and _is_sparse(B)):
-        return np.asarray(A @ B.T)
-    if B.nnz <= _SPARSE * B.shape[0] * B.shape[1]:
-        return np.ascontiguousarray((B @ A.T).toarray().T)
-    # B has few zeros: A, and a chunk of B at a time, are faster as dense arrays.
-    out = np.empty((A.shape[0], B.shape[0]))
-    dense = A.toarray()
-    for chunk in _slices(B.shape[0], B.shape[1]):
-        out[:, chunk] = dense @ B[chunk].toarray().T
-    return out
-
-
 def _inner_products(A, B, out):
-    """out <- A B' for dense or sparse rows, in the precision of ``out``."""
+    """out <- A B' for dense or sparse rows, in the precision of ``out``; of sparse rows, summed in float64."""
     dtype = out.dtype
     if _is_sparse(A) or _is_sparse(B):
-        out[:] = _product_of_sparse(A, B)
+        products = A.astype(np.float64) @ B.astype(np.float64).T
+        out[:] = products.toarray() if _is_sparse(products) else products
     elif len(A) == 1:  # without a copy of B, and without waking the threads of BLAS
-        out[:] = 0.0
-        _enter_by_size(
-            B.size, _add_dots, _add_dots_in_parallel, np.asarray(B), A.astype(dtype), out
-        )
+        _row_dots(np.asarray(B), 0, A.shape[1], A[0].astype(dtype), out[0])
     else:
         np.matmul(A.astype(dtype, copy=False), B.T.astype(dtype, copy=False), out=out)
 
@@ -1992,22 +1971,21 @@ class Kernel(_KernelFields):
         """Bound the error of a value K(x, x') of these points, over sqrt(K(x, x) K(x', x'))."""
         raise NotImplementedError(f"the kernel {self.name!r} has no bound of its errors")
 
-    def block(self, A: _Prepared, B: _Prepared, memory: Array | None = None) -> Array:
-        """Return K(a_i, b_j) for prepared points A and B: in the precision and the place of ``memory``, if it is given.
+    def block(self, A: _Prepared, B: _Prepared) -> Array:
+        """Return K(a_i, b_j) for prepared points A and B.
 
         If K is precomputed, the b_j are the first training points, as many as B has.
         """
-        shape = A.squares.size, B.squares.size
-        out = np.empty(shape) if memory is None else memory[: math.prod(shape)].reshape(shape)
+        out = np.empty((A.squares.size, B.squares.size))
         self._fill(A, B, out)
         return out
 
     def sums(self, weights: Array, X: _Prepared, Xnew: _Prepared) -> Array:
         """Return sum_i weights_ci K(x_i, x), (k, m), for weights (k, n) and m prepared points x.
 
-        Values, and their sums over 1024 points, are in the precision of the weights; these add up in double precision.
+        Values, and sums over some of the points, are in the precision of the weights; these add up in double precision.
         The columns of points without weights are not evaluated.  If Xnew is X, and more than half of the points have
-        weights, one half of the symmetric matrix is evaluated instead.
+        weights, each K(x_i, x_j) is evaluated for one of (i, j) and (j, i).
         """
         support = weights.any(axis=0)
         count = np.count_nonzero(support)
@@ -2015,34 +1993,25 @@ class Kernel(_KernelFields):
         if count < support.size and not is_own:
             weights = weights[:, support]
             X = X.take(support)
-        n = weights.shape[1]
-        m = Xnew.squares.size
-        sums = np.zeros((len(weights), m))
-        # Fresh memory would cost more than the values.
-        memory = np.empty(min(m, _EVALUATED) * min(n, _EVALUATED), weights.dtype)
-        for start in range(0, m, _EVALUATED):
-            rows = slice(start, start + _EVALUATED)
-            points = Xnew.take(rows)
-            of_rows = np.ascontiguousarray(weights[:, rows])
-            last = start + 1 if is_own else n
-            for first in range(0, last, _EVALUATED):
-                columns = slice(first, first + _EVALUATED)
-                of_columns = np.ascontiguousarray(weights[:, columns])
-                values = self.block(points, X.take(columns), memory)
-                work = values.size
-                _enter_by_size(
-                    work, _add_dots, _add_dots_in_parallel, values, of_columns, sums[:, rows]
-                )
-                if is_own and first < start:  # the mirror image
-                    _enter_by_size(
-                        work,
-                        _add_mirrored,
-                        _add_mirrored_in_parallel,
-                        values,
-                        of_rows,
-                        sums[:, columns],
-                    )
+        sums = np.zeros((len(weights), Xnew.squares.size))
+        if count:
+            self._add_sums(weights, X, Xnew, is_own, sums)
         return sums
+
+    def _add_sums(self, weights, X, Xnew, is_own, sums):
+        """sums_cj += sum_i weights_ci K(x_i, x_j), of which one half is evaluated if the points are the same."""
+        n = X.squares.size
+        m = Xnew.squares.size
+        for start in range(0, m, _EVALUATED):
+            rows = slice(start, min(start + _EVALUATED, m))
+            points = Xnew.take(rows)
+            for first in range(0, rows.stop if is_own else n, _EVALUATED):
+                columns = slice(first, min(first + _EVALUATED, n))
+                values = np.empty((rows.stop - start, columns.stop - first), weights.dtype)
+                self._fill(points, X.take(columns), values)
+                sums[:, rows] += weights[:, columns] @ values.T
+                if is_own and first < start:  # the mirror image
+                    sums[:, columns] += weights[:, rows] @ values
 
 
 class _Linear(Kernel):
@@ -2081,20 +2050,53 @@ class _Polynomial(Kernel):
         return self.degree * _sum_error(points.terms() + 16) + _sum_error(2 * self.degree + 8)
 
 
-_FEW_COORDINATES = 32  # up to which the distances of a Gaussian kernel are sums of differences
+class _Decay(Kernel):
+    """exp(-gamma t) for the distance t = ||x - x'||_1, or with ``is_squared`` ||x - x'||_2^2, by differences.
+
+    A difference and its square err by 3 units, and the sum over d of them by d - 1 more.  The scale -gamma / ln 2 and
+    its product with t err by 3.  So the exponent errs by (d + 5) gamma t units, and as gamma t exp(-gamma t) <= 1 / e
+    and the power of 2 errs by 3 units, K errs by (d + 5) / e + 3: `_sum_error`(d + 16) covers this, wherever the points
+    lie.  Of two copies of a point K is exactly 1.
+    """
+
+    of_distances = True
+    is_squared = False
+
+    def _fill(self, A, B, out):
+        scale = out.dtype.type(-self.gamma / math.log(2.0))
+        _fill_with_distances(scale, A.rows, B.rows, self.is_squared, out)
+
+    def _add_sums(self, weights, X, Xnew, is_own, sums):
+        scale = weights.dtype.type(-self.gamma / math.log(2.0))
+        _add_sums_of_decays(scale, Xnew.rows, X.rows, self.is_squared, weights, is_own, sums)
+
+    def diagonal(self, points):
+        return np.ones(points.squares.size)
+
+    def rounding(self, points):
+        return _sum_error(points.terms() + 16)
 
 
-class _Gaussian(Kernel):
+class _Laplacian(_Decay):
+    """exp(-gamma ||x - x'||_1)."""
+
+    takes = ("gamma",)
+
+
+_FEW_COORDINATES = 128  # up to which differences take about as long as inner products
+
+
+class _Gaussian(_Decay):
     """exp(-gamma ||x - x'||^2).
 
-    Distances of few coordinates come from differences, with a relative error of e = `_sum_error`(d + 16), which exp
-    reduces.  Others come from inner products, whose error is e times the squares of the points.  There ||x||^2 is taken
-    too small by that error: K is rounded upwards, and in double precision it is exactly 1 for two copies of a point.
+    Distances of few coordinates come from differences.  Others come from inner products, whose error is
+    e = `_sum_error`(d + 16) times the squares of the points.  There ||x||^2 is taken too small by that error: K is
+    rounded upwards, and in double precision it is exactly 1 for two copies of a point.
     """
 
     takes = ("gamma", "sigma2")
     takes_sparse = True
-    of_distances = True
+    is_squared = True
 
     def prepare(self, X):
         if _is_sparse(X) and X.shape[1] <= _FEW_COORDINATES:
@@ -2102,46 +2104,31 @@ class _Gaussian(Kernel):
         return super().prepare(X)
 
     def _fill(self, A, B, out):
-        if self._has_differences(A) and self._has_differences(B):
-            _fill_with_decays(self.gamma, A.rows, B.rows, True, out)
+        if self._has_differences(A):
+            super()._fill(A, B, out)
             return
         _inner_products(A.rows, B.rows, out)
-        gamma = self.gamma * (1.0 - (max(A.terms(), B.terms()) + 8.0) * _EPS)
-        a = (gamma * A.squares).astype(out.dtype)
-        b = (gamma * B.squares).astype(out.dtype)
-        factor = out.dtype.type(2.0 * self.gamma)
-        _enter_by_size(out.size, _table_of_decays, _table_of_decays_in_parallel, factor, a, b, out)
+        half = 0.5 - (0.5 * max(A.terms(), B.terms()) + 4.0) * _EPS
+        out -= (half * A.squares).astype(out.dtype)[:, None]
+        out -= (half * B.squares).astype(out.dtype)
+        np.minimum(out, 0.0, out=out)
+        _powers(out.ravel(), out.dtype.type(2.0 * self.gamma / math.log(2.0)))
+
+    def _add_sums(self, weights, X, Xnew, is_own, sums):
+        by = _Decay if self._has_differences(X) else Kernel
+        by._add_sums(self, weights, X, Xnew, is_own, sums)
 
     @staticmethod
     def _has_differences(points):
-        return not _is_sparse(points.rows) and points.rows.shape[1] <= _FEW_COORDINATES
-
-    def diagonal(self, points):
-        return np.ones(points.squares.size)
+        return points.rows.shape[1] <= _FEW_COORDINATES
 
     def rounding(self, points):
-        d = points.terms()
         if self._has_differences(points):
-            return _sum_error(d + 16)
+            return super().rounding(points)
         # ||x - x'||^2 is at most 4 max ||x||^2, with an error of e times that; K is rounded upwards by as much again.
-        of_squares = 8.0 * self.gamma * float(points.squares.max()) * _sum_error(d + 16)
+        error = _sum_error(points.terms() + 16)
+        of_squares = 8.0 * self.gamma * float(points.squares.max()) * error
         return 1.02 * of_squares + _sum_error(16)
-
-
-class _Laplacian(Kernel):
-    """exp(-gamma ||x - x'||_1), by differences."""
-
-    takes = ("gamma",)
-    of_distances = True
-
-    def _fill(self, A, B, out):
-        _fill_with_decays(self.gamma, A.rows, B.rows, False, out)
-
-    def diagonal(self, points):
-        return np.ones(points.squares.size)
-
-    def rounding(self, points):
-        return _sum_error(points.terms() + 16)
 
 
 class _TangentLimit(Kernel):
@@ -2374,149 +2361,113 @@ def _variance(X, weights=None):
     return float(of_entries @ spread**2 + (1.0 - of_entries.sum()) * mean**2)
 
 
-def _exponential(real, integer, digits, lowest, degree, high, low):
-    """Compile row_j <- exp(min(0, row_j)) for a precision.
+def _powers_of_two(real, integer, digits, degree):
+    """Compile row_j <- 2^(scale row_j), for scale row_j <= 0, in a precision with this many digits.
 
-    For x = k ln 2 + r with |r| <= ln(2) / 2 it is 2^k times the Taylor polynomial of exp r.  ln 2 is taken in two
-    parts, of which k times the first is exact, so that r has all its digits.  Arguments below ``lowest`` count as that.
-    This compiles to vector instructions, and the loop over the terms is unrolled.
+    2^y is 2^k 2^r with k the whole number nearest to y.  Both k and r = y - k are exact.  The Taylor polynomial of 2^r
+    errs by 6e-18 of it (degree 13) or 8e-9 (degree 7), which is less than 0.2 units.  In Horner's rule the last sum
+    rounds once, the steps before it err by less than 4 units of their term, and this is at most 0.42 of 2^r.  The
+    power 2^k is exact.  So 2^y errs by 3 units at most, and 2^0 is exactly 1.  Below the smallest normal number it
+    counts as that.
+
+    This compiles to vector instructions, and the loop over the terms is unrolled.  Flags that reorder sums would break
+    the rounding of y to k.
 
     real, integer : types of one size
-    digits : bits of a mantissa
-    degree : of the polynomial
-    high, low : the parts of ln 2
     """
-    terms = tuple(real(1.0 / math.factorial(k)) for k in range(degree - 1, -1, -1))
-    first = real(1.0 / math.factorial(degree))
-    per_ln2 = real(1.0 / math.log(2.0))
-    high = real(high)
-    low = real(low)
-    lowest = real(lowest)
-    zero = real(0.0)
-    half = real(0.5)
-    bias = (1 << (np.dtype(real).itemsize * 8 - 2 - digits)) - 1
+    terms = tuple(real(math.log(2.0) ** k / math.factorial(k)) for k in range(degree, -1, -1))
+    # Numbers of this size have no digits behind the point, and their last bits are k, which go to the exponent.
+    whole = real(1.5 * 2.0**digits)
+    lowest = real(2.0 - 2.0 ** (8 * np.dtype(real).itemsize - 2 - digits))
 
-    def decays(row):
+    def powers(row, scale):
         for j in range(row.size):
-            x = max(min(row[j], zero), lowest)
-            k = np.floor(per_ln2 * x + half)
-            r = (x - k * high) - k * low
-            value = first
-            for term in terms:
+            y = max(scale * row[j], lowest)
+            rounded = real(y + whole)
+            r = y - (rounded - whole)
+            value = terms[0]
+            for term in terms[1:]:
                 value = value * r + term
-            power = integer((integer(np.int32(k)) + bias) << digits).view(real)
-            row[j] = value * power
+            k = integer(rounded.view(integer) << digits)
+            row[j] = integer(real(value).view(integer) + k).view(real)
 
     # Numba keeps compiled code under this name: processes that fill a cache at once must not mix up the precisions.
-    decays.__qualname__ = f"decays_of_{np.dtype(real).name}"
-    return njit(cache=_CACHE, fastmath={"contract"})(decays)
+    powers.__qualname__ = f"powers_of_two_in_{np.dtype(real).name}"
+    return njit(cache=_CACHE, fastmath={"contract"})(powers)
 
 
-# The polynomials err by 6e-9 and 5e-18, the values by about 1e-7 and at most 2^-52 of themselves.
-_single_decays = _exponential(
-    np.float32, np.int32, 23, -87.0, 7, 355.0 / 512.0, math.log(2.0) - 355.0 / 512.0
-)
-_double_decays = _exponential(
-    np.float64, np.int64, 52, -708.0, 13, 45426.0 / 65536.0, 1.42860682030941723e-06
-)
+_single_powers = _powers_of_two(np.float32, np.int32, 23, 7)
+_double_powers = _powers_of_two(np.float64, np.int64, 52, 13)
+
+
+def _powers(row, scale):
+    """row_j <- 2^(scale row_j), for scale row_j <= 0, in plain and in compiled code."""
+    code = _single_powers if row.itemsize == 4 else _double_powers
+    code(row, scale)
+
+
+@overload(_powers, strict=False)
+def _choose_powers(row, scale):
+    code = _single_powers if row.dtype.bitwidth == 32 else _double_powers
+
+    def powers(row, scale):
+        code(row, scale)
+
+    return powers
+
+
+# Blocks of distances
+#
+# Distances are sums of differences, for 32 rows against a line of 512 columns.  Such a block stays in a near cache from
+# the first coordinate to the sums, of which its mirror image is a part.
+
+_LINE = 512  # columns of a block
+_ROWS = 32  # rows of a block, which are read by twos
+_CHUNK = 32  # coordinates of a line, read by fours, that all rows of a block read at a time
+_SHARES = 16  # shares of a product: a fixed number, as `_PARTS`
+
+
+@register_jitable(fastmath={"contract"})
+def _add_terms(total, x, line, j, is_squared):
+    """Return a sum with the terms of four coordinates x of a row and of column j of a line."""
+    p = x[0] - line[0, j]
+    q = x[1] - line[1, j]
+    r = x[2] - line[2, j]
+    s = x[3] - line[3, j]
+    if is_squared:
+        return total + p * p + q * q + r * r + s * s
+    return total + abs(p) + abs(q) + abs(r) + abs(s)
+
+
+@njit(cache=_CACHE, fastmath={"contract"})  # whatever it is inlined into, its bits are the same
+def _add_to_two(a, b, x, y, line, is_squared):
+    for j in range(a.size):
+        a[j] = _add_terms(a[j], x, line, j, is_squared)
+        b[j] = _add_terms(b[j], y, line, j, is_squared)
 
 
 @njit(cache=_CACHE)
-def _decays(row):
-    if row.itemsize == 4:
-        _single_decays(row)
-    else:
-        _double_decays(row)
+def _block_of_distances(scale, rows, start, stop, line, size, is_squared, some, block):
+    """block_ij <- 2^(scale distance) of the rows from start to stop - 1 from the first ``size`` columns of a line.
 
-
-@njit(cache=_CACHE)  # whatever it is inlined into, its bits are the same
-def _exponents(row, factor, a, b):
-    for j in range(row.size):
-        row[j] = factor * row[j] - a - b[j]
-
-
-def _table_of_decays(factor, a, b, values):
-    """values_ij <- exp(min(0, factor values_ij - a_i - b_j))."""
-    for i in prange(len(values)):
-        row = values[i]
-        _exponents(row, factor, a[i], b)
-        _decays(row)
-
-
-_table_of_decays, _table_of_decays_in_parallel = _twins(_table_of_decays)
-
-
-# Sums in a fixed order: whatever these are inlined into, their bits are the same.
-@njit(cache=_CACHE, fastmath={"contract"})
-def _add_squared_differences(out, x, p, q, r, s):
-    for j in range(out.size):
-        from_p = x[0] - p[j]
-        from_q = x[1] - q[j]
-        from_r = x[2] - r[j]
-        from_s = x[3] - s[j]
-        out[j] += (from_p * from_p + from_q * from_q) + (from_r * from_r + from_s * from_s)
-
-
-@njit(cache=_CACHE, fastmath={"contract"})
-def _add_absolute_differences(out, x, p, q, r, s):
-    for j in range(out.size):
-        out[j] += (abs(x[0] - p[j]) + abs(x[1] - q[j])) + (abs(x[2] - r[j]) + abs(x[3] - s[j]))
-
-
-_LINE = 512  # values of a line, and
-_LINES = 16  # lines, that a thread evaluates together: the columns that they come from stay in a near cache
-
-
-@njit(cache=_CACHE, fastmath=_FAST)
-def _decay_line(gamma, x, columns, first, last, is_squared, out):
-    """out_j <- exp(-gamma distance) of x from the points first, ..., last - 1."""
-    out[:] = 0.0
-    for k in range(0, x.size, 4):
-        p = columns[k, first:last]
-        q = columns[k + 1, first:last]
-        r = columns[k + 2, first:last]
-        s = columns[k + 3, first:last]
-        if is_squared:
-            _add_squared_differences(out, x[k : k + 4], p, q, r, s)
-        else:
-            _add_absolute_differences(out, x[k : k + 4], p, q, r, s)
-    for j in range(out.size):
-        out[j] *= -gamma
-    _decays(out)
-
-
-def _lines_of_decays(gamma, rows, columns, is_squared, out):
-    """out_ij <- exp(-gamma distance) of row i from the point in column j; d is a multiple of 4."""
-    m, n = out.shape
-    stretches = -(-n // _LINE)
-    for number in prange(-(-m // _LINES) * stretches):
-        start = (number // stretches) * _LINES
-        first = (number % stretches) * _LINE
-        last = min(first + _LINE, n)
-        for i in range(start, min(start + _LINES, m)):
-            _decay_line(gamma, rows[i], columns, first, last, is_squared, out[i, first:last])
-
-
-_lines_of_decays, _lines_of_decays_in_parallel = _twins(_lines_of_decays)
-
-
-def _fill_with_decays(gamma, A, B, is_squared, out):
-    """out_ij <- exp(-gamma ||a_i - b_j||_1), or exp(-gamma ||a_i - b_j||_2^2), in the precision of ``out``."""
-    d = A.shape[1]
-    width = d + (-d % 4)  # coordinates are read by fours
-    rows = np.zeros((len(A), width), out.dtype)
-    rows[:, :d] = A
-    columns = np.zeros((width, len(B)), out.dtype)
-    columns[:d] = B.T
-    work = out.size * width
-    points = (out.dtype.type(gamma), rows, columns, is_squared, out)
-    _enter_by_size(work, _lines_of_decays, _lines_of_decays_in_parallel, *points)
-
-
-@njit(cache=_CACHE, fastmath=_FAST)
-def _add_multiple(out, x, row):
-    for j in range(out.size):
-        out[j] += x * row[j]
+    With the scale 0 the distances stay as they are.  ``some`` is memory for the rows.
+    """
+    count = stop - start
+    for i in range(count):
+        _copy(rows[start + i], some[i])
+        for j in range(size):
+            block[i, j] = 0.0
+    width = some.shape[1]
+    for first in range(0, width, _CHUNK):
+        for i in range(0, count, 2):
+            for k in range(first, min(first + _CHUNK, width), 4):
+                x = some[i, k : k + 4]
+                y = some[i + 1, k : k + 4]
+                columns = line[k : k + 4]
+                _add_to_two(block[i, :size], block[i + 1, :size], x, y, columns, is_squared)
+    if scale != 0.0:
+        for i in range(count):
+            _powers(block[i, :size], scale)
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
@@ -2528,31 +2479,115 @@ def _line_dot(a, b):
     return total
 
 
-def _add_dots(values, weights, sums):
-    """sums_ci += sum_j weights_cj values_ij."""
-    for i in prange(len(values)):
-        for c in range(len(weights)):
-            sums[c, i] += _line_dot(values[i], weights[c])
+@njit(cache=_CACHE, fastmath=_FAST)
+def _add_multiple(out, x, row):
+    for j in range(out.size):
+        out[j] += x * row[j]
 
 
-_add_dots, _add_dots_in_parallel = _twins(_add_dots)
+@njit(cache=_CACHE)
+def _sum_share(number, scale, rows, lines, is_squared, weights, is_own, sums, images):
+    """Add to ``sums`` what a share of the rows takes from the columns, and to ``images`` what these columns take."""
+    n = weights.shape[1]
+    some = np.zeros((_ROWS, lines.shape[1]), lines.dtype)
+    block = np.zeros((_ROWS, _LINE), lines.dtype)
+    image = np.zeros(_LINE, lines.dtype)
+    for first in range(0, n, _LINE):
+        line = lines[first // _LINE]
+        for start in range(number * _ROWS, len(rows), _SHARES * _ROWS):
+            if is_own and start < first:
+                continue
+            stop = min(start + _ROWS, len(rows))
+            last = min(first + _LINE, stop if is_own else n)
+            size = last - first
+            _block_of_distances(scale, rows, start, stop, line, size, is_squared, some, block)
+            below = min(size, start - first) if is_own else 0  # columns that have a mirror image
+            for c in range(len(weights)):
+                for i in range(start, stop):
+                    sums[c, i] += _line_dot(block[i - start, :size], weights[c, first:last])
+                if below > 0:
+                    image[:] = 0.0
+                    for i in range(start, stop):
+                        _add_multiple(image[:below], weights[c, i], block[i - start, :below])
+                    for j in range(below):
+                        images[c, first + j] += image[j]
 
 
-def _add_mirrored(values, weights, sums):
-    """sums_cj += sum_i weights_ci values_ij."""
-    m, n = values.shape
-    for number in prange(-(-n // _LINE)):
-        first = number * _LINE
-        last = min(first + _LINE, n)
-        for c in range(len(weights)):
-            total = np.zeros(last - first, values.dtype)
-            for i in range(m):
-                _add_multiple(total, weights[c, i], values[i, first:last])
-            for j in range(total.size):
-                sums[c, first + j] += total[j]
+def _sum_shares(scale, rows, lines, is_squared, weights, is_own, sums, images):
+    for number in prange(len(images)):
+        share = np.int64(number)
+        _sum_share(share, scale, rows, lines, is_squared, weights, is_own, sums, images[number])
 
 
-_add_mirrored, _add_mirrored_in_parallel = _twins(_add_mirrored)
+_sum_shares, _sum_shares_in_parallel = _twins(_sum_shares)
+
+
+def _add_sums_of_decays(scale, A, B, is_squared, weights, is_own, sums):
+    """sums_ci += sum_j weights_cj 2^(scale distance of a_i and b_j), of which half is evaluated if A is B."""
+    lines = _lines(B, weights.dtype)
+    rows = _frozen(np.ascontiguousarray(A, weights.dtype))
+    images = np.zeros((_SHARES, len(weights), len(B) if is_own else 0))
+    work = sums.shape[1] * lines.size
+    weights = _frozen(np.ascontiguousarray(weights))
+    given = scale, rows, lines, is_squared, weights, is_own, sums, images
+    _enter_by_size(work, _sum_shares, _sum_shares_in_parallel, *given)
+    if is_own:
+        sums += images.sum(axis=0)
+
+
+def _lines(X, dtype):
+    """Return points as lines, (lines, coordinates, 512), with coordinates of 0 up to a multiple of 4."""
+    n, d = X.shape
+    lines = np.zeros((-(-n // _LINE), d + -d % 4, _LINE), dtype)
+    for line, first in zip(lines, range(0, n, _LINE), strict=True):
+        points = X[first : first + _LINE]
+        line[:d, : len(points)] = points.T
+    return lines
+
+
+@njit(cache=_CACHE)
+def _fill_line(number, scale, rows, lines, is_squared, out):
+    some = np.zeros((_ROWS, lines.shape[1]), lines.dtype)
+    block = np.zeros((_ROWS, _LINE), lines.dtype)
+    first = number * _LINE
+    size = min(_LINE, out.shape[1] - first)
+    for start in range(0, len(rows), _ROWS):
+        stop = min(start + _ROWS, len(rows))
+        _block_of_distances(scale, rows, start, stop, lines[number], size, is_squared, some, block)
+        for i in range(start, stop):
+            _copy(block[i - start, :size], out[i, first : first + size])
+
+
+def _fill_lines(scale, rows, lines, is_squared, out):
+    for number in prange(len(lines)):
+        _fill_line(np.int64(number), scale, rows, lines, is_squared, out)
+
+
+_fill_lines, _fill_lines_in_parallel = _twins(_fill_lines)
+
+
+@njit(cache=_CACHE, fastmath=_FAST)
+def _fill_row(scale, x, rows, is_squared, out):
+    """out_j <- 2^(scale distance) of one point from rows, whose distances take less time than lines of them."""
+    for j in range(out.size):
+        row = rows[j]
+        total = x[0] - x[0]
+        for k in range(x.size):
+            term = x[k] - row[k]
+            total += term * term if is_squared else abs(term)
+        out[j] = total
+    _powers(out, scale)
+
+
+def _fill_with_distances(scale, A, B, is_squared, out):
+    """out_ij <- 2^(scale distance) of a_i and b_j, in the precision of ``out``; with the scale 0 the distance."""
+    if len(A) == 1:
+        _fill_row(scale, A[0].astype(out.dtype), np.asarray(B), is_squared, out[0])
+        return
+    lines = _lines(B, out.dtype)
+    rows = _frozen(np.ascontiguousarray(A, out.dtype))
+    given = scale, rows, lines, is_squared, out
+    _enter_by_size(len(A) * lines.size, _fill_lines, _fill_lines_in_parallel, *given)
 
 
 _TILE = 128  # rows and columns of a matrix that are mirrored, or compared with their mirror images, at a time
@@ -4561,7 +4596,9 @@ class LazyGram(Gram):
 
     def _block(self, rows, columns):
         block = self._values(self.points.take(rows), self.points.take(columns))
-        return block * self.c[columns] * self.c[rows, None]
+        block *= self.c[columns]
+        block *= self.c[rows, None]
+        return block
 
 
 def _refuse_beyond_memory(size, what):
