@@ -186,9 +186,7 @@ def test_lazy_entries_of_points_in_a_file(tmp_path, kernel):
         assert np.shares_memory(G.points.rows, file) and not np.shares_memory(
             want.points.rows, file
         )
-        np.testing.assert_allclose(
-            G.dense(), want.dense(), rtol=0, atol=1e-7 if kernel == "ntk" else 1e-12
-        )
+        np.testing.assert_allclose(G.dense(), want.dense(), rtol=0, atol=1e-12)
         one = fm.momentum(G, max_iter=40)
         two = fm.momentum(want, max_iter=40)
         np.testing.assert_allclose((one.lower, one.upper), (two.lower, two.upper), rtol=1e-6)

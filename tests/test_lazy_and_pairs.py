@@ -91,9 +91,9 @@ def test_products_and_columns_are_within_the_stated_rounding(name, n, d, blank, 
         G, exact = lazy(name, n, d, dtype, normalize, blank)
         s = scale_of(G)
         bound = G.rounding().margins
-        assert bound < (2e-7 if name == "ntk" else 2e-12)
+        assert bound < 2e-12
         reach = G.kernel.gamma * G.points.squares.max()
-        slack = s * (bound if name == "ntk" else min(bound, 2e-14 * (1.0 + reach)))
+        slack = s * min(bound, 2e-14 * (1.0 + reach))
         np.testing.assert_allclose(G.diagonal(), exact.diagonal().astype(float), rtol=1e-14)
         np.testing.assert_allclose(G.dense(), exact.astype(float), rtol=0, atol=slack)
         for share in (1.0, 0.7, 0.2):  # all of G, its lower triangle; or the columns with a weight
@@ -316,7 +316,7 @@ def test_the_limit_is_half_the_sum_of_two_arc_cosine_kernels():
     X[7], X[8], X[9] = X[6], -X[6], 3.0 * X[6]
     got = fm.kernel_matrix(X, X, kernel="ntk")
     np.testing.assert_allclose(
-        got, naive.tangent_limit(X, X).astype(float), rtol=0, atol=2e-7 * got.max()
+        got, naive.tangent_limit(X, X).astype(float), rtol=0, atol=1e-14 * got.max()
     )
     assert got[6, 7] == got[6, 6] == got[7, 7] and got[6, 8] == pytest.approx(0.0, abs=1e-15)
     np.testing.assert_allclose(got.diagonal(), (X**2).sum(axis=1), rtol=1e-14)
