@@ -786,6 +786,25 @@ def _sparse_place(X, k):
     return _place((row, X.indices[k]))
 
 
+def _objects(X):
+    """Return points that are no rows of numbers, such as texts or graphs, as an array of objects, (n,); else None."""
+    is_list = isinstance(X, list | tuple) and len(X) > 0
+    if is_list and isinstance(X[0], list | tuple | np.ndarray | float | np.number | int):
+        return None
+    is_column = getattr(X, "ndim", 0) == 1 and np.asarray(X).dtype.kind in "OSU"
+    if not (is_list or is_column):
+        return None
+    objects = np.empty(len(X), dtype=object)
+    for i, x in enumerate(X):
+        objects[i] = x
+    return objects
+
+
+def _columns(X):
+    """Return the number of columns of checked points, or None of objects."""
+    return X.shape[1] if len(X.shape) == 2 else None
+
+
 def _squares(X):
     """Return ||x_i||^2 for dense or sparse rows, summed in float64."""
     if _is_sparse(X):
@@ -838,7 +857,20 @@ def _origin(X):
 
 
 def _row_key(X):
-    """Return a function that gives for each row of a plain or sparse array a key, equal for equal rows."""
+    """Return a function that gives for each point a key, equal for equal points.
+
+    Points are rows of a plain or sparse array, or objects, of which those that cannot be hashed count as different.
+    """
+    if _columns(X) is None:
+
+        def object_key(i):
+            try:
+                hash(X[i])
+            except TypeError:
+                return id(X[i])
+            return X[i]
+
+        return object_key
     if not _is_sparse(X):
         return lambda i: (X[i] + 0.0).tobytes()  # -0.0 + 0.0 is 0.0
 
@@ -852,18 +884,25 @@ def _row_key(X):
 def _first_copies(X, labels):
     """Return (first, place): the first of all equal points of a class, in order, and which of these each point equals.
 
-    X, (n, d), are checked points; labels, (n,), are whole numbers.
+    X are checked points; labels, (n,), are whole numbers.
     """
+    key = _row_key(X)
+    place = np.arange(len(labels))
+    seen = {}
+    for i in _perhaps_repeated(X).tolist():
+        place[i] = seen.setdefault((labels[i], key(i)), i)
+    return np.unique(place, return_inverse=True)
+
+
+def _perhaps_repeated(X):
+    """Return the places of points among which are all that equal another one."""
+    if _columns(X) is None:
+        return np.arange(len(X))
     # Rows of word counts with equal totals have equal sums, unless columns weigh differently.
     sums = X @ np.sqrt(np.arange(X.shape[1])) if _is_sparse(X) else X.sum(axis=1, dtype=np.float64)
     in_order = np.sort(sums)
     repeated = in_order[1:][in_order[1:] == in_order[:-1]]
-    place = np.arange(len(labels))
-    key = _row_key(X)
-    seen = {}
-    for i in np.flatnonzero(np.isin(sums, repeated)).tolist():  # equal points have equal sums
-        place[i] = seen.setdefault((labels[i], key(i)), i)
-    return np.unique(place, return_inverse=True)
+    return np.flatnonzero(np.isin(sums, repeated))  # equal points have equal sums
 
 
 # Labels
@@ -2192,20 +2231,24 @@ class _Given(Kernel):
         return 0.0
 
 
-class _Function(Kernel):
-    """A function of two sets of points.  Its values are taken as they are."""
+class _Function(_Given):
+    """A function of two sets of points: rows of numbers, or lists of objects.  Its values are taken as they are."""
 
     def __repr__(self):
         return getattr(self.function, "__qualname__", repr(self.function))
+
+    @classmethod
+    def _read(cls, X, name):
+        objects = _objects(X)
+        return super(_Given, cls)._read(X, name) if objects is None else objects
 
     def _fill(self, A, B, out):
         out[:] = self._called(A.rows, B.rows)
 
     def _called(self, A, B):
         """Return the checked values of the function, which gets copies, as it may write to them."""
-        A = np.array(A, dtype=np.float64)
-        B = np.array(B, dtype=np.float64)
-        values = _array(self.function(A, B), "kernel(A, B)", 2)
+        given = [P.tolist() if P.ndim == 1 else np.array(P, dtype=np.float64) for P in (A, B)]
+        values = _array(self.function(*given), "kernel(A, B)", 2)
         if values.shape != (len(A), len(B)):
             raise ValueError(
                 f"kernel(A, B) must have shape (len(A), len(B)) = {len(A), len(B)}, got {values.shape}"
@@ -2222,9 +2265,6 @@ class _Function(Kernel):
         blocks = np.array_split(points.rows, len(points.rows) // 32 + 1)
         diagonals = [self._called(block, block).diagonal() for block in blocks]
         return np.concatenate(diagonals).astype(np.float64)
-
-    def rounding(self, points):
-        return 0.0
 
 
 # A new name is also told in the docstrings of `Kernel`, `gram`, `lazy_gram` and `MaxMarginClassifier`, and in
@@ -2683,8 +2723,7 @@ def kernel_matrix(
     kind = _kernel_class(kernel)
     A = kind._read(A, "A")
     B = kind._read(B, "B")
-    if A.shape[1] != B.shape[1]:
-        raise ValueError(f"A has {A.shape[1]} columns and B has {B.shape[1]}; they must agree")
+    _refuse_other_columns(B, "B", _columns(A), "A has")
     kernel = _kernel(kernel, A, params)
     values = kernel.block(kernel.prepare(B), kernel.prepare(A)).T
     return values + _constant(intercept) ** 2
@@ -2699,9 +2738,19 @@ def kernel_matrix(
 def _new_points(X, kernel, d):
     """Return checked new points as a kernel reads them."""
     X = kernel._read(X, "Xnew")
-    if X.shape[1] != d:
-        raise ValueError(f"Xnew has {X.shape[1]} columns, and the points of G have {d}")
+    _refuse_other_columns(X, "Xnew", d, "the points of G have")
     return X
+
+
+def _refuse_other_columns(X, name, d, whose):
+    """Refuse checked points with other columns than d, which is None for objects."""
+    columns = _columns(X)
+    if columns == d:
+        return
+    if None in (columns, d):
+        kinds = [f"{'no' if k is None else k} columns of numbers" for k in (columns, d)]
+        raise ValueError(f"{name} has {kinds[0]}, and {whose} {kinds[1]}: give points of one kind")
+    raise ValueError(f"{name} has {columns} columns, and {whose} {d}; they must agree")
 
 
 class _KernelScores(NamedTuple):
@@ -2713,7 +2762,7 @@ class _KernelScores(NamedTuple):
     normalize : the option
     common : what multiplies all scores: of G, under "max", 1 / max_i K(x_i, x_i)^(1/2), and 1 otherwise; of a
         classifier this times `_multiple`
-    d : int, columns of new points
+    d : int, columns of new points, or None of objects
     offset : float, what is added to all K(x, x'): the square of a constant feature
     """
 
@@ -3190,7 +3239,8 @@ class Gram:
             What an algorithm returned for this G, or weights alpha, or k rows of weights, such as Result.iterates.
             With a free intercept the bias of weights is the best one, which takes a product.
         Xnew : array, data frame, SciPy sparse matrix or mapped array, shape (m, d)
-            The points to score.  For kernel="precomputed", the values K(x, x_i), (m, n).
+            The points to score.  For kernel="precomputed", the values K(x, x_i), (m, n).  For a function of objects a
+            list of them.
 
         Returns
         -------
@@ -4662,7 +4712,7 @@ def gram(
     Parameters
     ----------
     X : array, shape (n, d)
-        The points; for kernel="precomputed" (n, n), the matrix K(x_i, x_j).
+        The points; for kernel="precomputed" (n, n), the matrix K(x_i, x_j); for a function also a list of n objects.
     y : array, shape (n,), optional
         Labels, -1 or +1; None gives the unsigned matrix K.
     kernel : str or callable
@@ -4675,7 +4725,8 @@ def gram(
         with a_j = +-1;
         "precomputed": X is the matrix;
         a function ``kernel(A, B)`` that returns the values K(a_i, b_j), (k, m), for two sets of points, (k, d) and
-        (m, d), which are copies in float64.  It must be symmetric and positive semi-definite.
+        (m, d), which are copies in float64.  It must be symmetric and positive semi-definite.  Its points may be of
+        any kind: X is then a list of texts, graphs or other objects, and the function is given lists of them.
         Of a matrix and a function intervals are those of the matrix that is kept: an asymmetry of up to 1e-6 of the
         largest K(x, x), as single precision leaves, is averaged away.
     normalize : {"unit", "max", None}
@@ -4757,7 +4808,7 @@ def gram(
     if is_given:  # new points come with their values
         points = points._replace(rows=np.empty((len(points.rows), 0)))
     # What stood in for a function, or the matrix, gives way to what scores new points.
-    G = G._changed(kernel=kernel, points=points, d=X.shape[1])
+    G = G._changed(kernel=kernel, points=points, d=_columns(X))
     return _with_options(DenseGram._of(matrix, error, G), intercept, ridge)
 
 
@@ -5859,7 +5910,7 @@ def contradiction(X: Any, y: ArrayLike) -> tuple[int, int] | None:
 
     Parameters
     ----------
-    X : array or SciPy sparse matrix or array, shape (n, d)
+    X : array or SciPy sparse matrix or array, shape (n, d), or list of n texts or other objects
     y : array, shape (n,)
         Labels of any type that can be compared by ``!=``.
 
@@ -5883,7 +5934,7 @@ def contradiction(X: Any, y: ArrayLike) -> tuple[int, int] | None:
     (0, 2)
     """
     _refuse_swapped(X, y)
-    X = _points(X)
+    X = _Function._read(X, "X")
     y = _known_labels(y)
     if y.shape != (X.shape[0],):
         raise ValueError(
@@ -12204,7 +12255,7 @@ class MaxMarginClassifier:
         The numbers of the points with a part in f, and how many of them each class has.  Of equal points in a class it
         is the first, with the part of all of them.
     support_vectors_ : array or sparse, shape (k, d)
-        These points; of a precomputed kernel none, (0, 0).
+        These points; of a precomputed kernel none, (0, 0); of objects an array of them, (k,).
     dual_coef_, intercept_ : arrays, shapes (1, k) and (1,), or for several classes (n_classes, k) and (n_classes,)
         f(x) = sum_i dual_coef_i K(x_i, x) + intercept_.  Under "unit" this is divided by sqrt(K(x, x) + c^2), except
         for a free bias.  dual_coef_i is result_.p_i times y_i, or for several classes the class weight T_ci of
@@ -12215,8 +12266,8 @@ class MaxMarginClassifier:
     kernel_ : Kernel
         The kernel with its parameters as numbers.
     n_features_in_, feature_names_in_ : int, array of str
-        d, and the names of the columns if X was a data frame whose names are text.  Names of any type are compared with
-        those of later data frames.
+        d, unless the points are objects, and the names of the columns if X was a data frame whose names are text.  Names
+        of any type are compared with those of later data frames.
 
     See Also
     --------
@@ -12345,7 +12396,7 @@ class MaxMarginClassifier:
         Parameters
         ----------
         X : array, data frame, SciPy sparse matrix or memory-mapped array, shape (n, d)
-            The points; for a precomputed kernel (n, n), its matrix.
+            The points; for a precomputed kernel (n, n), its matrix; for a function also a list of n objects.
         y : array, shape (n,)
             Their classes: numbers, strings or other labels that can be sorted.
         sample_weight : array, shape (n,), or None
@@ -12384,7 +12435,9 @@ class MaxMarginClassifier:
         """Return the `_TrainingSet`, and set the attributes that describe it."""
         self._columns = _column_names(X)
         X = _training_points(X, y, self.kernel)
-        n, self.n_features_in_ = X.shape
+        n = X.shape[0]
+        if _columns(X) is not None:
+            self.n_features_in_ = X.shape[1]
         if self._columns and isinstance(self._columns[0], str):
             self.feature_names_in_ = np.array(self._columns, dtype=object)
         classes, labels = _targets(y, n)
@@ -12601,7 +12654,8 @@ class MaxMarginClassifier:
         self.support_ = data.rows[support]
         self.n_support_ = np.bincount(data.labels[support], minlength=n_classes)
         vectors = X[:0, :0] if self._takes("precomputed") else X[support]
-        self.support_vectors_ = vectors if _is_sparse(X) else np.array(vectors, dtype=np.float64)
+        is_kept = _is_sparse(X) or _columns(X) is None
+        self.support_vectors_ = vectors if is_kept else np.array(vectors, dtype=np.float64)
 
     def _multiple(self, G, result):
         """Return t for f of the weights t p: the least margin is 1 then, or with slacks the objective is least.
@@ -12654,12 +12708,15 @@ class MaxMarginClassifier:
             )
         self._check_columns(_column_names(X))
         X = self.kernel_._read(X, "X")
-        if X.shape[1] != self.n_features_in_:
+        d = getattr(self, "n_features_in_", None)
+        if None in (d, _columns(X)):
+            _refuse_other_columns(X, "X", d, "the points of fit have")
+        elif X.shape[1] != d:
             values = ""
             if self._takes("precomputed"):
                 values = "; of a precomputed kernel K(x, x_i) for each training point"
             raise ValueError(
-                f"X has {X.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} features "
+                f"X has {X.shape[1]} features, but {type(self).__name__} is expecting {d} features "
                 f"as input{values}"
             )
         scores = self._scores(X) + self._bias

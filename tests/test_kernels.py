@@ -342,6 +342,98 @@ def test_the_limit_of_ntk_is_certified(n):
     assert lazy.lower <= stored.upper and stored.lower <= lazy.upper
 
 
+def shared_letters(A, B):
+    assert isinstance(A, list) and isinstance(B, list)
+    return [[len(set(a) & set(b)) + float(a == b) for b in B] for a in A]
+
+
+class Word:
+    """An object that has a length, and of which NumPy would make an array of letters."""
+
+    def __init__(self, text):
+        self.text = text
+
+    def __len__(self):
+        return len(self.text)
+
+    def __getitem__(self, i):
+        return self.text[i]
+
+    def __eq__(self, other):
+        return self.text == other.text
+
+    __hash__ = None
+
+
+WORDS = ["walk", "talk", "sing", "ring", "alkali", "zinc", "ink", "lark"]
+KINDS_OF_WORDS = {
+    "list": list,
+    "tuple": tuple,
+    "array": np.array,
+    "objects": lambda words: np.array(words, dtype=object),
+    "graphs": lambda words: [Word(text) for text in words],
+}
+
+
+@pytest.mark.parametrize("normalize", NORMALIZE)
+@pytest.mark.parametrize("kind", KINDS_OF_WORDS)
+def test_points_of_a_function_may_be_of_any_kind(kind, normalize):
+    """As a precomputed kernel: the matrix, products, scores of new points, classes and support vectors."""
+    made = KINDS_OF_WORDS[kind]
+    y = np.array([1, 1, -1, -1, 1, -1])
+    train = made(WORDS[:6])
+    K = np.array(shared_letters(WORDS, WORDS))
+    own = K.diagonal()
+    if normalize == "unit":
+        K = K / np.sqrt(np.outer(own, own))
+    if normalize == "max":
+        K = K / own[:6].max()
+    G = fm.gram(train, y, kernel=shared_letters, normalize=normalize)
+    np.testing.assert_allclose(G, np.outer(y, y) * K[:6, :6], rtol=1e-14)
+    alpha = np.array([1.0, 0.0, 2.0, 0.5, 0.0, 1.0])
+    f = G.decision_function(alpha, made(WORDS))
+    np.testing.assert_allclose(f, K[:, :6] @ (alpha * y), rtol=1e-13)
+    some = G.restrict([0, 2, 5]).decision_function(alpha[[0, 2, 5]], made(WORDS[6:]))
+    np.testing.assert_allclose(some, K[6:, [0, 2, 5]] @ (alpha * y)[[0, 2, 5]], rtol=1e-13)
+    for labels in (y, np.array([0, 1, 2, 2, 0, 1])):
+        chosen = fm.MaxMarginClassifier(shared_letters, normalize=normalize).fit(train, labels)
+        if normalize is None:
+            given = fm.MaxMarginClassifier("precomputed").fit(K[:6, :6], labels)
+            assert np.array_equal(chosen.predict(made(WORDS)), given.predict(K[:, :6]))
+        assert chosen.status_ == "certified" and chosen.score(train, labels) == 1.0
+        assert list(chosen.support_vectors_) == [train[i] for i in chosen.support_]
+
+
+def test_equal_texts_count_as_one_and_contradict_each_other():
+    labels = ["a", "b", "a", "b"]
+    words = ["walk", "sing", "talk", "ring"]
+    once = fm.MaxMarginClassifier(shared_letters, C=1.0).fit(words, labels, [2.0, 1.0, 1.0, 1.0])
+    twice = fm.MaxMarginClassifier(shared_letters, C=1.0).fit(
+        [*words, "walk"], [*labels, "a"], np.ones(5)
+    )
+    assert np.array_equal(once.dual_coef_, twice.dual_coef_) and twice.support_.max() < 4
+    assert fm.contradiction([*words, "talk"], [*labels, "b"]) == (2, 4)
+    with pytest.warns(UserWarning, match="points 2 and 4 contradict"):
+        fm.MaxMarginClassifier(shared_letters).fit([*words, "talk"], [*labels, "b"])
+
+
+def test_rows_of_numbers_and_objects_are_told_apart():
+    numbers = np.eye(4)
+    y = [1, -1, 1, -1]
+    G = fm.gram(WORDS[:4], y, kernel=shared_letters)
+    rows = fm.gram(numbers, y, kernel=linear)
+    with pytest.raises(ValueError, match="Xnew has 4 columns of numbers"):
+        G.decision_function(np.ones(4), numbers)
+    with pytest.raises(ValueError, match="Xnew has no columns of numbers"):
+        rows.decision_function(np.ones(4), WORDS)
+    with pytest.raises(ValueError, match="B has no columns of numbers"):
+        fm.kernel_matrix(numbers, WORDS, kernel=linear)
+    with pytest.raises(ValueError, match="X has no columns of numbers"):
+        fm.MaxMarginClassifier(linear).fit(numbers, y).predict(WORDS)
+    with pytest.raises(TypeError, match="X must hold real numbers"):
+        fm.gram(WORDS[:4], y, kernel="rbf")
+
+
 def test_callable_kernels_are_given_copies():
     """Compiled ones may refuse what they cannot write to."""
 
