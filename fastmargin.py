@@ -12266,8 +12266,8 @@ class MaxMarginClassifier:
     kernel_ : Kernel
         The kernel with its parameters as numbers.
     n_features_in_, feature_names_in_ : int, array of str
-        d, unless the points are objects, and the names of the columns if X was a data frame whose names are text.  Names
-        of any type are compared with those of later data frames.
+        d, unless the points are objects, and the names of the columns if X was a data frame whose names are text.
+        Names of any type are compared with those of later data frames.
 
     See Also
     --------
