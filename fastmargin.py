@@ -1239,6 +1239,15 @@ def _unit_range(v):
     return np.ldexp(v, -np.frexp(np.abs(v).sum())[1])
 
 
+def _frozen(array):
+    """Return a view of an array that cannot be written to: then loops are compiled for one type, whoever made it."""
+    if not array.flags.writeable:
+        return array
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
 @register_jitable(fastmath=False)  # by default it would inherit the flags of its first caller
 def _add_exactly(high, low, a, b):
     """Return (high, low) with high + low = the given high + low + a b; low collects the rounding errors.
@@ -2750,7 +2759,7 @@ def _refuse_other_columns(X, name, d, whose):
     if None in (columns, d):
         kinds = [f"{'no' if k is None else k} columns of numbers" for k in (columns, d)]
         raise ValueError(f"{name} has {kinds[0]}, and {whose} {kinds[1]}: give points of one kind")
-    raise ValueError(f"{name} has {columns} columns, and {whose} {d}; they must agree")
+    raise ValueError(f"{name} has {columns} columns, and {whose} {d} columns: give as many")
 
 
 class _KernelScores(NamedTuple):
@@ -2844,15 +2853,6 @@ class _LinearScores(NamedTuple):
 
 _LARGEST_COPY = 1 << 31  # bytes above which `numpy.asarray` of a G without a matrix is refused
 _MOST_ENTRIES = 1 << 26  # of rows that are written down to find witnesses: 0.5 GB
-
-
-def _frozen(array):
-    """Return a view of an array that cannot be written to: then loops are compiled for one type, whoever made it."""
-    if not array.flags.writeable:
-        return array
-    view = array.view()
-    view.flags.writeable = False
-    return view
 
 
 class Gram:
