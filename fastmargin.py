@@ -4846,8 +4846,9 @@ def lazy_gram(
     Returns
     -------
     G : LazyGram
-        It keeps the points.  A product needs a few blocks of 8 MB, and `max_margin` 0.25 GB of columns.  A product
-        evaluates the kernel n^2 / 2 times, or n times for each non-zero weight if that is less.
+        It keeps the points.  A product needs a copy of them, and 128 bytes a point, of pairs for each class; or a few
+        blocks of 8 MB.  `max_margin` needs 0.25 GB of columns.  A product evaluates the kernel n^2 / 2 times, or n
+        times for each non-zero weight if that is less.
 
     Raises
     ------
