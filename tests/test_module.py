@@ -216,7 +216,7 @@ def assert_as_shown(printed, shown):
     assert NUMBER.split(printed.strip()) == NUMBER.split(shown.strip()), printed
     for got, kept in zip(NUMBER.findall(printed), NUMBER.findall(shown), strict=True):
         unit = 10.0 ** decimal.Decimal(kept).as_tuple().exponent
-        if 0.0 < abs(float(kept)) < 1e-8:
+        if 0.0 < abs(float(kept)) < 1e-7:
             unit = 18.0 * abs(float(kept))
             assert 0.1 <= float(got) / float(kept), printed
         assert abs(float(got) - float(kept)) <= 0.501 * unit, printed
