@@ -65,13 +65,13 @@ Contents (search for the number and title, as in "# 5.3 rows"; what a room needs
     3    simplex            project_simplex, entropy_prox, l2_prox
     4    kernels            Kernel, kernel_matrix
     5    G
-    5.1  what all have      Gram, Rounding, product, add_column
-    5.2  a matrix           DenseGram
-    5.3  rows               FeatureGram
-    5.4  sparse rows        SparseGram
+    5.1  Gram               Gram, Rounding, product, add_column
+    5.2  a matrix
+    5.3  rows
+    5.4  sparse rows
     5.5  features           features
-    5.6  any kernel         LazyGram, gram, lazy_gram
-    5.7  pairs              PairGram, pair_gram
+    5.6  any kernel         gram, lazy_gram
+    5.7  pairs              pair_gram
     6    certificate        Bounds, certificate, separator_margin, contradiction
     7    driver             RunOptions, drive
     8    algorithms
@@ -173,13 +173,8 @@ __all__ = [
 # What functions return: public, but left to their makers' docstrings, so that help(fastmargin) can be read.
 _RETURNED = [
     "Bounds",
-    "DenseGram",
-    "FeatureGram",
     "Kernel",
-    "LazyGram",
-    "PairGram",
     "Rounding",
-    "SparseGram",
     "Witnesses",
 ]
 
@@ -361,7 +356,7 @@ class Result(NamedTuple):
 
     Examples
     --------
-    >>> fm.max_margin(fm.FeatureGram([[3.0, 4.0]]))
+    >>> fm.max_margin(fm.features([[3.0, 4.0]], 1, normalize=None))
     Result('certified': 4.99999 <= rho <= 5.00001, relative gap 8.2e-15, 0 iterations, n = 1, 1 checkpoint)
     >>> fm.max_margin(fm.features([[1.0], [2.0]], [1, -1]))
     Result('infeasible': no margin above 1.3e-15, 1 iteration, n = 2, 2 checkpoints)
@@ -484,7 +479,7 @@ def _plain(a, name):
         raise TypeError(
             f"{name} is sparse, which only points may be: pass {name}.toarray() if memory allows"
         )
-    if hasattr(a, "_fields") or hasattr(a, "_made_by"):  # a record or a Gram is no table of points
+    if hasattr(a, "_fields") or isinstance(a, Gram):  # a record or a Gram is no table of points
         kinds = "an array or of a subclass of Gram" if name == "G" else "an array"
         raise TypeError(f"{name} must be {kinds}, got {type(a).__name__}")
     try:
@@ -1037,8 +1032,8 @@ def _signs(y, n, is_free=False):
         return _of_both_classes(y)
     if np.ptp(y) == 0.0:
         _warn(
-            f"all labels y are {y[0]:+g}: the margin of one class is that of its points to the origin; rows z_i that "
-            "have their signs already are taken by FeatureGram(Z), sparse ones as here"
+            f"all labels y are {y[0]:+g}: the margin of one class is that of its points to the origin; for rows that "
+            "have their signs already give y=1"
         )
     return y
 
@@ -2291,7 +2286,9 @@ _GIVEN = _Given("precomputed")
 
 
 def _kernel_class(kernel):
-    """Return the class of a kernel that is a name or a function."""
+    """Return the class of a kernel that is a name, a function, or a `Kernel` of your own."""
+    if isinstance(kernel, Kernel):
+        return type(kernel)
     if callable(kernel):
         return _Function
     return _KERNELS[_choice(kernel, "kernel", tuple(_KERNELS))]
@@ -2310,6 +2307,8 @@ def _kernel(kernel, X, params, may_move=False):
         if callable(kernel):
             meant = "; parameters of a function are bound by functools.partial"
         raise TypeError(f"kernel {kernel!r} takes {takes}; got {', '.join(unknown)}{meant}")
+    if isinstance(kernel, Kernel):
+        return kernel
     if kind is _Function:
         return _Function("callable", function=kernel)
     if kind is _Given and X.shape[0] != X.shape[1]:
@@ -2843,30 +2842,43 @@ class _LinearScores(NamedTuple):
 # ======================================================================================================
 
 # ------------------------------------------------------------------------------------------------------
-# 5.1 what all have
+# 5.1 Gram
 # ------------------------------------------------------------------------------------------------------
 #
-# A loop is written once, for any G, over two operations: `product` and `add_column`.  A matrix, rows and sparse rows
-# keep their numbers in a named tuple, ``G.arrays``, for which both are compiled: compiled loops are given that tuple.
-# Any other G has methods only.  Then the same loop runs as Python source, because a product costs much more than the
-# interpreter.
+# A `Gram` is what stands above the points: signs, normalisers, a constant feature, a ridge, labels.  It is over a
+# store, which has the values K_ij = <phi(x_i), phi(x_j)> of the points and nothing else: a matrix, rows, sparse rows, a
+# kernel on demand, or pairs of classes over another `Gram`.
+#
+# A loop is written once, for any G, over two operations: `product` and `add_column`.  For a matrix, rows and sparse
+# rows both are compiled: compiled loops are given ``G.arrays``, a named tuple of numbers.  Any other G has methods
+# only.  Then the same loop runs as Python source, because a product costs much more than the interpreter.
 
 _LARGEST_COPY = 1 << 31  # bytes above which `numpy.asarray` of a G without a matrix is refused
 _MOST_ENTRIES = 1 << 26  # of rows that are written down to find witnesses: 0.5 GB
 
 
+def _at(values, index):
+    """Return the values of some points; one number or None, which stands for all points, stays as it is."""
+    return values[index] if isinstance(values, np.ndarray) else values
+
+
 class Gram:
-    """G, the signed Gram matrix of points: the base class of all kinds, and of a class of your own.
+    """G, the signed Gram matrix of points, G_ij = c_i c_j (K_ij + constant^2) + [i = j] r_i,
+    with signs times normalisers c, a constant feature and a ridge r.
 
-    G = Z Z' + diag(r), for the signed rows z_i of points and a ridge r.
+    `gram`, `features`, `lazy_gram` and `pair_gram` make it of points.  ``Gram(matrix)`` makes it of a matrix that has
+    its signs already, as algorithms do of a plain array.  It looks at every entry; make it once where several
+    algorithms take one array.  An array in float64 that is symmetric to the last bit is not copied, and must not change
+    while G is in use.  One that is not, by up to 1e-6 of its largest diagonal entry, as those that are computed in
+    single precision, is averaged with its transpose: intervals are those of the matrix that is kept.
 
-    *A class of your own*, in any library, gives ``unit``, the numbers ``n`` and ``d``, and the methods
-    ``_diagonal()`` and ``_product(v)`` of Z Z'.  All algorithms run on it.  By default its products are sums over n
-    points and d coordinates, in any order, in which each operation has a relative error of at most ``unit``: 2.0**-53
-    in double and 2.0**-24 in single precision.  Nothing checks that: with too small a unit intervals are false.  A
-    class whose products err otherwise returns its own `Rounding` from ``_rounding()``.  One that can compute more
-    precisely returns (v'Gv, G v, their `Rounding`) for ||v||_1 <= 1 from ``_precise(v)``: then certificates are as
-    narrow as these allow.
+    *A class of your own*, a subclass of Gram in any library, gives ``unit``, the numbers ``n`` and ``d``, and the
+    methods ``_diagonal()`` and ``_product(v)`` of G without its ridge.  All algorithms run on it.  By default its
+    products are sums over n points and d coordinates, in any order, in which each operation has a relative error of at
+    most ``unit``: 2.0**-53 in double and 2.0**-24 in single precision.  Nothing checks that: with too small a unit
+    intervals are false.  A class whose products err otherwise returns its own `Rounding` from ``_rounding()``.  One
+    that can compute more precisely returns (v'Gv, G v, their `Rounding`) for ||v||_1 <= 1 from ``_precise(v)``: then
+    certificates are as narrow as these allow.
 
     *Facts* are attributes that say what G is.  Constructors set them once, and nobody changes them.  A G that has a
     kernel and no labels is an unsigned K, which `pair_gram` and `signed` take and algorithms refuse.
@@ -2877,6 +2889,8 @@ class Gram:
     ----------
     n : int, points
     d : int, columns of the points, over which products sum; None if they are not known, where `_rounding` is given
+    store : the values K_ij, which know the points; of pairs it has ``K``, the Gram of the points, ``n_classes``, and
+        arrays with an entry for each pair: ``point``, ``right`` and ``wrong``, its point, its class, and another
     labels : array, shape (n,), -1 or +1, or None if they are not known; of pairs the classes of the points
     kernel : Kernel, or None if it is not known: the kernel with its parameters as numbers
     normalize : {"unit", "max", None}, as in `gram`
@@ -2900,6 +2914,8 @@ class Gram:
 
     Examples
     --------
+    >>> fm.Gram(np.eye(3))
+    <Gram over a matrix: 3 points>
     >>> class Rows(fm.Gram):
     ...     unit = 2.0**-53
     ...     def __init__(self, Z):
@@ -2921,101 +2937,69 @@ class Gram:
     ridge: Array | float = 0.0
     origin: Array | None = None
     unit: float | None = None
-    arrays: Any = None  # what compiled loops are given, of the kinds that have compiled operations
-    _made_by = "gram"  # the function that makes this kind
-    _access = "products"  # how single entries are had: by "products", "computed", or "stored"
-    # True if it knows rows z_i: `coordinates`, w = `_lift(v)` = Z'v and `_margins(w)` = Z w; of pairs w = sqrt(2) Z'v,
-    # so that ||w||^2 = 2 v'Gv
-    _has_rows = False
+    store: Any = None
+    _c: Array | float = 1.0  # signs times normalisers; 1.0 for 1 everywhere
+    _constant = 0.0  # a feature that all points have
+    _points: Any = None  # the store that scores new points: of a matrix another one than its own
+    _common = 1.0  # what multiplies all scores under normalize="max"
 
-    # What a kind brings; all without the ridge.
+    def __init__(self, matrix: ArrayLike) -> None:
+        if isinstance(matrix, Gram):
+            raise TypeError("matrix must be an array, got a Gram, which algorithms take as it is")
+        _refuse_orders(matrix, "G")
+        vars(self).update(vars(Gram._over(_Matrix(*_symmetric(matrix, "G")))))
+
+    @classmethod
+    def _over(cls, store, **facts):
+        """Return the G over a store, with these facts, which need no check."""
+        G = object.__new__(Gram)
+        vars(G).update(facts, n=store.n, unit=store.unit, store=store)
+        return G
+
+    # What a class of your own brings
 
     def _diagonal(self):
-        raise NotImplementedError(f"{type(self).__name__} has no _diagonal()")
+        """Return all G_ii without the ridge, (n,)."""
+        return self._c**2 * (self._values.squares + self._constant**2)
 
     def _product(self, v):
-        raise NotImplementedError(f"{type(self).__name__} has no _product(v)")
-
-    def _products(self, V):
-        """Return G v for each row v of V."""
-        return np.array([self._product(v) for v in V])
-
-    def _add_column(self, i, c, m):
-        """m <- m + c G e_i."""
-        v = np.zeros(self.n)
-        v[i] = c
-        m += self._product(v)
-
-    def _block(self, rows, columns):
-        out = np.zeros((rows.size, self.n))
-        for i, row in zip(rows, out, strict=True):
-            self._add_column(i, 1.0, row)
-        return out[:, columns]
+        """Return G v without the ridge."""
+        return self._products(v[None])[0]
 
     def _rounding(self):
-        if self.d is None:
-            raise TypeError(
-                f"{type(self).__name__} gives no d: set self.d to the number of columns, over which its products sum, "
-                "or return a Rounding from _rounding()"
-            )
-        margins = Rounding.of_rows(self.n, self.d, self.unit).margins
-        return Rounding(margins, margins + 1.01 * _sum_error(self.n + 8), 0.0)
-
-    def _plain_product(self, v):
-        """Return (v'Gv, G v) for ||v||_1 <= 1; `_rounding` is theirs."""
-        m = self._product(v)
-        return float(_dot(v, m)), m
+        """Return the `Rounding` of products without the ridge."""
+        return self._values.rounding(self)
 
     def _precise(self, v):
         """Return (v'Gv, G v, their `Rounding`) for ||v||_1 <= 1, more precisely than `_plain_product`, or None."""
-        return None
+        return self._values.precise(self, v)
 
     def _relative_lengths(self):
         """Return the l_i to which the `Rounding` is relative, (n,), at most 1.
 
-        A G whose error in an entry G_ij is in proportion to sqrt(G_ii G_jj) has l_i = sqrt(G_ii / max_j G_jj), as the
-        kinds of this module.  Then a few long points cost no digits of the others.
+        A G whose error in an entry G_ij is in proportion to sqrt(G_ii G_jj) has l_i = sqrt(G_ii / max_j G_jj), as all
+        stores of this module.  Then a few long points cost no digits of the others.
         """
-        return np.ones(self.n)
+        return np.ones(self.n) if self._is_own else _lengths_of(self._diagonal())
 
-    def _restrict(self, index):
-        raise NotImplementedError(f"{type(self).__name__} has no _restrict(index)")
-
-    def _with_signs(self, y):
-        raise TypeError(f"{type(self).__name__} has no signs to choose: give it signed rows")
-
-    def _error_of_squares(self):
-        """Return how far below 0 rounding may bring v'Gv for ||v||_1 <= 1, over s; that of a kernel with it."""
-        return self.rounding().square
-
-    def _scores(self, alpha):
-        """Return the function that scores new points for k rows of weights alpha: X -> f(X), (m, k), without a bias."""
-        raise TypeError(
-            f"{type(self).__name__} does not know the kernel that scores new points: make G by gram, features or "
-            "lazy_gram of the points"
-        )
-
-    def _by_output(self, scores, k):
-        """Return scores (m, k times outputs) as one table for each of k rows of weights: here (k, m)."""
-        return scores.T
+    # The store, and what stands above it
 
     @property
-    def _more_precise(self):
-        """What holds these points with more digits, or "" if nothing of this module does."""
-        return ""
+    def _is_own(self):
+        return not isinstance(self.store, _Store)
 
     @property
-    def _work(self):
-        """The number of entries that a product reads or evaluates."""
-        return float(self.n) * (self.d or self.n)
+    def _values(self):
+        """The store; a class of your own is its own."""
+        return _Own(self) if self._is_own else self.store
 
-    def _counts(self):
-        return _counted(self.n, "point")
-
-    def _kind(self):
-        return type(self).__name__
-
-    # What all kinds have.
+    @functools.cached_property
+    def arrays(self) -> _Arrays | None:
+        """What compiled loops are given; None for a store without compiled operations."""
+        if self._values.arrays is None:
+            return None
+        above = (self._spread(self._c), self._constant, self._spread(self.ridge))
+        return _Arrays(self._values.arrays, *above)
 
     @functools.cached_property
     def scale(self) -> float:
@@ -3031,8 +3015,72 @@ class Gram:
     def _has_ridge(self):
         return isinstance(self.ridge, np.ndarray)
 
+    def _spread(self, values):
+        """Return c or the ridge as a read-only array, (n,)."""
+        return _frozen(np.ascontiguousarray(np.broadcast_to(values, self.n), np.float64))
+
+    def _ridges(self):
+        """Return the ridge as an array, (n,)."""
+        return self._spread(self.ridge)
+
     def __len__(self) -> int:
         return self.n
+
+    def __repr__(self) -> str:
+        parts = [self._values.counts()]
+        if self.d is not None:
+            parts[0] += f" in {_counted(self.d, 'dimension')}"
+        if self.kernel is not None:
+            parts += [repr(self.kernel), f"normalize={self.normalize!r}"]
+            if self.labels is None:
+                parts.append("without labels")
+        if self.intercept != 0.0:
+            parts.append(f"intercept={self.intercept!r}")
+        if self._has_ridge:
+            ends = sorted({np.min(self.ridge), np.max(self.ridge)})
+            parts.append("ridge=" + " to ".join(f"{end:g}" for end in ends))
+        return f"<{self._kind()}: {', '.join(parts)}>"
+
+    def _kind(self):
+        return type(self).__name__ if self._is_own else f"Gram over {self._values.kind}"
+
+    # Products and entries; those with an underscore are without the ridge
+
+    def _products(self, V):
+        """Return G v for each row v of V, (k, n)."""
+        scaled = V * self._c
+        return self._signed_sums(self._values.products(scaled), scaled)
+
+    def _signed_sums(self, sums, scaled):
+        """Return the products of G by those of the store with ``scaled`` = V c."""
+        if self._constant:
+            sums = sums + self._constant**2 * scaled.sum(axis=-1, keepdims=True)
+        return sums * self._c
+
+    def _plain_product(self, v):
+        """Return (v'Gv, G v) for ||v||_1 <= 1; `_rounding` is theirs."""
+        if self._has_rows and not _is_pairs(self):
+            w = self._lift(v)
+            return float(_dot(w, w)), self._margins(w)
+        m = self._product(v)
+        return float(_dot(v, m)), m
+
+    def _block(self, rows, columns):
+        block = self._values.block(rows, columns)
+        if self._constant:
+            block += self._constant**2
+        if isinstance(self._c, np.ndarray):
+            block *= (
+                self._c[rows, None] * self._c[columns]
+            )  # c_i c_j first: so it is symmetric to the last bit
+        return block
+
+    def _add_column(self, i, c, m):
+        """m <- m + c G e_i."""
+        m += c * self._column(i)
+
+    def _column(self, i):
+        return _at(self._c, i) * self._c * (self._values.column(i) + self._constant**2)
 
     def diagonal(self) -> Array:
         """Return all G_ii, (n,)."""
@@ -3055,17 +3103,26 @@ class Gram:
         columns = _places(columns, self.n, "columns")
         block = self._block(rows, columns)
         if self._has_ridge:
-            block = block + self._ridges()[columns] * (rows[:, None] == columns)
+            block = block + self.ridge[columns] * (rows[:, None] == columns)
         return block
 
     def dense(self) -> Array:
-        """Return the matrix G, (n, n)."""
-        every = np.arange(self.n)
-        return self.block(every, every)
+        """Return the matrix G, (n, n): that of the store, read-only, if G is equal to it, or else a new one."""
+        matrix = self._values.dense()
+        if self._constant == 0.0 and np.all(self._c == 1.0) and not self._has_ridge:
+            return matrix
+        if not matrix.flags.writeable:
+            matrix = matrix.copy()
+        c = self._spread(self._c)
+        for rows in _slices(self.n, self.n):
+            matrix[rows] += self._constant**2
+            matrix[rows] *= c[rows, None] * c
+        matrix.flat[:: self.n + 1] += self.ridge
+        return matrix
 
     def __array__(self, dtype: DTypeLike = None, copy: bool | None = None) -> Array:
-        """Return the matrix, (n, n): that which is held, read-only, or else a new one of at most 2 GB."""
-        if self._access != "stored" and 8 * self.n**2 > _LARGEST_COPY:
+        """Return the matrix, (n, n), as `dense` has it; one that is not stored takes at most 2 GB."""
+        if self._values.access != "stored" and 8 * self.n**2 > _LARGEST_COPY:
             raise MemoryError(
                 f"G of {self.n} points would take {8 * self.n**2 / 2**30:.3g} GB as an array; G.dense() makes it all "
                 "the same, and G.block(rows, columns) has a part of it"
@@ -3078,6 +3135,8 @@ class Gram:
         if is_new and copy is False:
             raise ValueError(f"to have G as an array of {matrix.dtype} takes a copy")
         return matrix.copy() if copy and not is_new else matrix
+
+    # What a product shows, and how far it may be off
 
     def rounding(self) -> Rounding:
         """Return the `Rounding` of products.
@@ -3094,6 +3153,10 @@ class Gram:
     def _share(self):
         """Return max_i G_ii without the ridge over that with it."""
         return float(self._diagonal().max()) / self.scale
+
+    def _error_of_squares(self):
+        """Return how far below 0 rounding may bring v'Gv for ||v||_1 <= 1, over s; that of a kernel with it."""
+        return max(self.rounding().square, self._values.error)
 
     def _measured(self, v, precise=False):
         """Return (v'Gv, G v, their `Rounding`) for ||v||_1 <= 1, more precisely if that is asked and G can."""
@@ -3115,24 +3178,72 @@ class Gram:
             )
         return norm2 + sum(_precise_dot(terms, v)), m, rounding
 
-    def _ridges(self):
-        """Return the ridge as an array, (n,)."""
-        return np.ascontiguousarray(np.broadcast_to(self.ridge, self.n), np.float64)
+    # Coordinates, of stores that know rows: z_i = c_i (x_i, constant), and of pairs those of the classes
+
+    @property
+    def _more_precise(self):
+        """What holds these points with more digits, or "" if nothing of this module does."""
+        is_linear = self.kernel is not None and self.kernel.name == "linear"
+        return "features(X, y)" if is_linear and not self._has_rows else ""
+
+    @property
+    def _has_rows(self):
+        return self._values.has_rows
+
+    @property
+    def _width(self):
+        return self._values.width + (self._constant != 0.0)
+
+    def coordinates(self, index: Any = slice(None)) -> Array:
+        """Return the rows z_i of some points, in float64."""
+        index = np.arange(self.n)[index]
+        rows = self._with_constant(self._values.coordinates(index), self._constant)
+        return rows * np.reshape(_at(self._c, index), (-1, 1))
+
+    def _with_constant(self, W, last):
+        """Return rows W with the coordinate ``last`` of the constant feature, if there is one."""
+        return np.column_stack((W, np.broadcast_to(last, len(W)))) if self._constant else W
+
+    def _lift(self, v):
+        """Return w = Z'v; of pairs w = sqrt(2) Z'v, so that ||w||^2 = 2 v'Gv."""
+        return self._lifts(v[None])[0]
+
+    def _lifts(self, V):
+        """Return `_lift` of each row v of V, (k, width)."""
+        scaled = V * self._c
+        return self._with_constant(self._values.lifts(scaled), self._constant * scaled.sum(axis=1))
+
+    def _margins(self, w):
+        """Return Z w; of pairs sqrt(1/2) Z w."""
+        return self._table(w[None])[0]
+
+    def _table(self, W):
+        """Return `_margins` of each row w of W, (k, n)."""
+        m = self._values.margins(W[:, : self._values.width])
+        if self._constant:
+            m += self._constant * W[:, -1:]
+        return m * self._c
+
+    def _separators(self, alpha, precise=True):
+        """Return `_lift` of each row of alpha, (k, width); ``precise``: in twice the working precision."""
+        return self._values.separators(self, alpha) if precise else self._lifts(alpha)
+
+    def _precise_margins(self, w):
+        """Return <z_i, w>, each sum rounded once."""
+        m = np.empty(self.n)
+        _precise_dots(self.arrays, w, np.zeros(w.size), m)
+        return m
+
+    # Other Grams of the same points
 
     def _changed(self, **attributes):
-        """Return a copy with these attributes, which are not checked again."""
+        """Return a copy with these attributes, which are not checked again; what is computed from them is dropped."""
         twin = object.__new__(type(self))
-        held = {
-            name: value for name, value in vars(self).items() if name not in ("scale", "arrays")
-        }
-        vars(twin).update(held, **attributes)
+        for name, value in vars(self).items():
+            if not isinstance(getattr(type(self), name, None), functools.cached_property):
+                vars(twin)[name] = value
+        vars(twin).update(attributes)
         return twin
-
-    def _take(self, index, **attributes):
-        """Return a copy with the labels and the ridge of some points, and with these attributes."""
-        labels = None if self.labels is None else self.labels[index]
-        ridge = self._ridges()[index] if self._has_ridge else 0.0
-        return self._changed(n=len(index), labels=labels, ridge=ridge, **attributes)
 
     def _alone(self):
         """Return G without its ridge and its free intercept."""
@@ -3156,6 +3267,25 @@ class Gram:
         if self.free_labels is not None:
             _of_both_classes(self.labels[index])
         return self._restrict(index)
+
+    def _restrict(self, index):
+        store = self._values.restrict(index)
+        points = store if self._points is self.store else self._points
+        if points is not store and points is not None:
+            points = points.restrict(index)
+        G = self._changed(
+            n=store.n,
+            store=store,
+            labels=None if _is_pairs(self) else _at(self.labels, index),
+            ridge=_at(self.ridge, index),
+            _c=_at(self._c, index),
+            _points=points,
+        )
+        if _is_pairs(self):
+            return G._changed(d=store.K.d, labels=store.labels)
+        if self.kernel is not None and self.kernel.name == "precomputed":
+            return G._changed(d=store.n)  # the columns of new points are values at the points
+        return G
 
     def with_ridge(self, ridge: ArrayLike) -> Gram:
         """Return G + diag(r): that of a soft margin with squared slacks and the weights C_i = 1/(2 r_i).
@@ -3181,8 +3311,7 @@ class Gram:
     def signed(self, y: ArrayLike) -> Gram:
         """Return G with the entries y_i y_j K_ij, of a K that was made without labels.
 
-        No value of the kernel is evaluated again, and signs change no bit: many labelings of the same points cost one
-        K.  A dense K is copied.
+        Nothing is evaluated again or copied: many labelings of the same points cost one K.
 
         Parameters
         ----------
@@ -3191,12 +3320,12 @@ class Gram:
 
         Returns
         -------
-        G : Gram of the same kind, with the intercept and the ridge that K was made with
+        G : Gram over the same store, with the intercept and the ridge that K was made with
 
         Raises
         ------
         ValueError, TypeError
-            This G has labels already, or it is of a class that has no signs; y is not as in `gram`.
+            This G has labels already, or it is of a class of your own; y is not as in `gram`.
 
         Examples
         --------
@@ -3207,24 +3336,14 @@ class Gram:
         """
         if self.labels is not None:
             raise ValueError(
-                f"this G has labels already: signed takes a K made without y, as by {self._made_by}(X, ...)"
+                f"this G has labels already: signed takes a K made without y, as by {self._values.made_by}(X, ...)"
             )
-        return self._with_signs(_signs(y, self.n, _is_free(self.intercept)))
+        if self._is_own:
+            raise TypeError(f"{type(self).__name__} has no signs to choose: give it signed rows")
+        y = _signs(y, self.n, _is_free(self.intercept))
+        return self._changed(_c=self._c * y, labels=y)
 
-    def __repr__(self) -> str:
-        parts = [self._counts()]
-        if self.d is not None:
-            parts[0] += f" in {_counted(self.d, 'dimension')}"
-        if self.kernel is not None:
-            parts += [repr(self.kernel), f"normalize={self.normalize!r}"]
-            if self.labels is None:
-                parts.append("without labels")
-        if self.intercept != 0.0:
-            parts.append(f"intercept={self.intercept!r}")
-        if self._has_ridge:
-            ends = sorted({np.min(self.ridge), np.max(self.ridge)})
-            parts.append("ridge=" + " to ".join(f"{end:g}" for end in ends))
-        return f"<{self._kind()}: {', '.join(parts)}>"
+    # Scores of new points
 
     def decision_function(self, result: Result | ArrayLike, Xnew: Any) -> Array:
         """Scores of new points: f(x) = sum_i alpha_i y_i K(x_i, x) + bias; sign f(x) is the predicted label.
@@ -3281,11 +3400,28 @@ class Gram:
             predictor = self._scores_of(result.separator.ravel()[None])
         else:
             predictor = self._scores(alpha)
-        scores = self._by_output(predictor(Xnew), len(alpha))
+        scores = predictor(Xnew)
+        # Of pairs there are scores of all classes for each row of weights.
+        scores = scores.reshape(len(scores), len(alpha), -1).swapaxes(0, 1)
+        if not _is_pairs(self):
+            scores = scores[:, :, 0]
         if self.free_labels is not None:
             biases = [result.bias] if is_result else [self._best_bias(v) for v in alpha]
             scores = scores + np.array(biases)[:, None]
         return scores if has_rows else scores[0]
+
+    def _scores(self, alpha):
+        """Return the function that scores new points for k rows of weights alpha: X -> f(X), (m, k), without a bias."""
+        if self._points is None:
+            raise TypeError(
+                f"{self._kind()} does not know the kernel that scores new points: make G by gram, features or "
+                "lazy_gram of the points"
+            )
+        return self._points.scores(self, alpha)
+
+    def _scores_of(self, W):
+        """Return the function that scores new points by separators W, (k, width), without a bias."""
+        return self._values.scores_of(self, W)
 
     def _best_bias(self, alpha):
         """Return the b for which min_i (G alpha)_i + b y_i is largest."""
@@ -3320,6 +3456,101 @@ def _lengths_of(diagonal):
     if largest == 0.0:  # all points are 0, and have a ridge
         return np.full(diagonal.size, 1e-24)
     return np.sqrt(np.maximum(diagonal / largest, 1e-48))
+
+
+class _Store:
+    """The values K_ij = <phi(x_i), phi(x_j)> of n points, without signs: what a `Gram` is over.
+
+    Attributes
+    ----------
+    n, squares, kind, unit : points; K_ii, (n,); a name for messages; the largest relative error of an operation
+    access : how single entries are had: by "products", "computed", or "stored"
+    made_by : the function that makes a Gram of it
+    work : the number of entries that a product reads or evaluates
+    error : how far below 0 v'Kv may be for ||v||_1 <= 1, over max_i K_ii, by the errors of its entries
+    arrays : what compiled loops are given, or None
+    has_rows : True if it knows rows x_i, by ``width`` coordinates, with `lifts`, `margins`, `coordinates` and
+        `separators`
+    """
+
+    unit = _UNIT
+    access = "computed"
+    made_by = "gram"
+    error = 0.0
+    arrays = None
+    has_rows = False
+    precise_products = False  # True if `precise` has more digits than `products`
+
+    def products(self, V):
+        """Return V K, (k, n)."""
+        raise NotImplementedError
+
+    def block(self, rows, columns):
+        """Return some entries of K, a new array."""
+        raise NotImplementedError
+
+    def column(self, i):
+        return self.block(np.array([i]), np.arange(self.n))[0]
+
+    def dense(self):
+        every = np.arange(self.n)
+        return self.block(every, every)
+
+    def restrict(self, index):
+        """Return the store of some points."""
+        raise NotImplementedError
+
+    def rounding(self, G):
+        """Return the `Rounding` of products of G, which is over this store."""
+        raise NotImplementedError
+
+    def precise(self, G, v):
+        """Return what `Gram._precise` does."""
+        return None
+
+    def counts(self):
+        return _counted(self.n, "point")
+
+
+class _Own(_Store):
+    """What a class of your own brings."""
+
+    access = "products"
+
+    def __init__(self, G):
+        self.G = G
+        self.n = G.n
+        self.unit = G.unit
+        self.work = float(G.n) * (G.d or G.n)
+
+    def products(self, V):
+        if type(self.G)._product is Gram._product:
+            raise NotImplementedError(f"{type(self.G).__name__} has no _product(v)")
+        return np.array([self.G._product(v) for v in V])
+
+    @property
+    def squares(self):
+        raise NotImplementedError(f"{type(self.G).__name__} has no _diagonal()")
+
+    def column(self, i):
+        v = np.zeros(self.n)
+        v[i] = 1.0
+        return self.products(v[None])[0]
+
+    def block(self, rows, columns):
+        return np.array([self.column(i)[columns] for i in rows])
+
+    def restrict(self, index):
+        raise NotImplementedError(f"{type(self.G).__name__} has no _restrict(index)")
+
+    def rounding(self, G):
+        if G.d is None:
+            raise TypeError(
+                f"{type(G).__name__} gives no d: set self.d to the number of columns, over which its products sum, "
+                "or return a Rounding from _rounding()"
+            )
+        margins = Rounding.of_rows(G.n, G.d, G.unit).margins
+        return Rounding(margins, margins + 1.01 * _sum_error(G.n + 8), 0.0)
 
 
 class Rounding(NamedTuple):
@@ -3418,7 +3649,7 @@ def product(G: Gram, v: Array, out: Array) -> None:
     Examples
     --------
     >>> out = np.empty(2)
-    >>> fm.product(fm.FeatureGram(np.array([[1.0, 2.0], [0.0, 1.0]])), np.array([2.0, 1.0]), out)
+    >>> fm.product(fm.Gram(np.array([[5.0, 2.0], [2.0, 1.0]])), np.array([2.0, 1.0]), out)
     >>> out
     array([12.,  5.])
     """
@@ -3448,7 +3679,7 @@ def add_column(G: Gram, i: int, c: float, m: Array) -> None:
     Examples
     --------
     >>> m = np.zeros(2)
-    >>> fm.add_column(fm.FeatureGram(np.array([[1.0, 2.0], [0.0, 1.0]])), 1, 10.0, m)
+    >>> fm.add_column(fm.Gram(np.array([[5.0, 2.0], [2.0, 1.0]])), 1, 10.0, m)
     >>> m
     array([20., 10.])
     """
@@ -3472,14 +3703,66 @@ def _step_of(G, name):
     """Return the operation of a named tuple, which compiled code that runs without the compiler calls."""
     step = getattr(type(G), name, None)
     if step is None:
-        raise TypeError(
-            f"G must be a Gram, got {type(G).__name__}: DenseGram(G) is that of a matrix"
-        )
+        raise TypeError(f"G must be a Gram, got {type(G).__name__}: Gram(G) is that of a matrix")
     return step
 
 
 _bring(product, "product")
 _bring(add_column, "add_column")
+
+
+# What compiled loops are given
+
+
+class _Arrays(namedtuple("_Arrays", "store c constant ridge threads", defaults=(True,))):
+    """A `Gram` in compiled code: the arrays of its store, and what stands above them.
+
+    ``threads`` says whether threads may share large products.
+    """
+
+
+def _of_store(name):
+    """Return a function of (S, ...) for compiled code, which the named tuples of stores have under this name."""
+
+    def step(S, *args):
+        return getattr(type(S), name)(S, *args)
+
+    _bring(step, name)
+    return step
+
+
+_multiply_store = _of_store("multiply")  # (S, v, out, threads): out <- K v
+_column_of = _of_store("column")  # (S, i) -> column i of K
+_row_of = _of_store("row")  # (S, i) -> (values, columns): the entries of x_i in these columns
+_row_dot = _of_store("row_dot")  # (S, i, w) -> <x_i, w>
+_add_row = _of_store("add_row")  # (S, i, a, w): w <- w + a x_i
+
+
+@njit(cache=_CACHE, fastmath=_FAST)
+def _gram_product(G, v, out):
+    scaled = np.empty(v.size)
+    for i in range(v.size):
+        scaled[i] = G.c[i] * v[i]
+    _multiply_store(G.store, scaled, out, G.threads)
+    added = 0.0
+    if G.constant != 0.0:
+        added = G.constant * G.constant * _total(scaled)
+    for i in range(v.size):
+        out[i] = G.c[i] * (out[i] + added) + G.ridge[i] * v[i]
+
+
+@njit(cache=_CACHE, fastmath=_FAST)
+def _gram_add_column(G, i, c, m):
+    column = _column_of(G.store, i)
+    weight = c * G.c[i]
+    added = G.constant * G.constant
+    for j in range(m.size):
+        m[j] += weight * (G.c[j] * (column[j] + added))
+    m[i] += c * G.ridge[i]
+
+
+_Arrays.product = _gram_product
+_Arrays.add_column = _gram_add_column
 
 
 def _refuse_other_arrays(n, writes=False, **vectors):
@@ -3496,15 +3779,15 @@ def _refuse_other_arrays(n, writes=False, **vectors):
 
 
 def _gram_of(G):
-    """Return a Gram, of a plain array a `DenseGram`."""
-    return G if isinstance(G, Gram) else DenseGram(G)
+    """Return a Gram, of a plain array that of a matrix."""
+    return G if isinstance(G, Gram) else Gram(G)
 
 
 def _refuse_unsigned(G, name):
     """Refuse a kernel matrix where the problem of labeled points is wanted."""
     if G.kernel is not None and G.labels is None:
         raise ValueError(
-            f"{name} must have labels, and this is K, made without y: give {G._made_by}(X, y, ...), or take "
+            f"{name} must have labels, and this is K, made without y: give {G._values.made_by}(X, y, ...), or take "
             "K.signed(y)"
         )
 
@@ -3520,15 +3803,6 @@ def _refuse_ridge(ridge, scale):
             f"without a ridge times {_RATIOS[0]:g} and {_RATIOS[1]:g}: "
             f"np.where(ridge < {low:g}, 0.0, np.minimum(ridge, {high:g}))"
         )
-
-
-def _with_options(G, intercept, ridge):
-    """Return G with the free intercept and the ridge that are asked for."""
-    if _is_free(intercept):
-        G = G._changed(intercept="free")
-    if isinstance(ridge, float) and ridge == 0.0:
-        return G
-    return G.with_ridge(ridge)
 
 
 def _checked(G):
@@ -3557,130 +3831,76 @@ def _scale_of(G):
     return scale
 
 
+def _is_pairs(G):
+    """Return True for a G over pairs of classes."""
+    return isinstance(G.store, _Pairs)
+
+
+def _points_gram(G):
+    """Return the Gram matrix of the points: of pairs K."""
+    return G.store.K if _is_pairs(G) else G
+
+
 # ------------------------------------------------------------------------------------------------------
 # 5.2 a matrix
 # ------------------------------------------------------------------------------------------------------
 
 
-class _Matrix(namedtuple("_Matrix", "matrix ridge threads", defaults=(True,))):
-    """What compiled loops are given of a `DenseGram`; ``threads``: whether threads may share large products."""
+class _MatrixArrays(namedtuple("_MatrixArrays", "matrix")):
+    pass
 
 
-class DenseGram(Gram):
-    """G as a symmetric (n, n) matrix in float64, made by `gram`.
+class _Matrix(_Store):
+    """The values themselves, (n, n), symmetric to the last bit; in single precision where the solver holds a copy."""
 
-    Algorithms make it from a plain array, which they take as a signed G.  The constructor looks at every entry of an
-    array; make it once where several algorithms take one array.  An array in float64 that is symmetric to the last bit
-    is not copied, and must not change while G is in use.  One that is not, by up to 1e-6 of its largest diagonal entry,
-    as those that are computed in single precision, is averaged with its transpose: intervals are those of the matrix
-    that is kept.
+    kind = "a matrix"
+    access = "stored"
+    precise_products = True
 
-    Attributes
-    ----------
-    matrix : array, shape (n, n), read-only, without the ridge
-
-    Examples
-    --------
-    >>> fm.DenseGram(np.eye(3))
-    <DenseGram: 3 points>
-    """
-
-    unit = _UNIT
-    _access = "stored"
-
-    def __init__(self, matrix: ArrayLike) -> None:
-        if isinstance(matrix, Gram):
-            raise TypeError(
-                f"matrix must be an array, got {type(matrix).__name__}, which algorithms take as it is"
-            )
-        _refuse_orders(matrix, "G")
-        self._hold(*_symmetric(matrix, "G"))
-
-    def _hold(self, matrix, error=0.0, source=None):
-        """Hold a matrix with the error of `_symmetric`, and as its source a `LazyGram` of the same points."""
-        self.matrix: Array = _frozen(matrix)
+    def __init__(self, matrix, error=0.0):
+        self.matrix = _frozen(matrix)
         self.n = len(matrix)
-        self._square_error = error
-        self._source = source
-        if source is not None:
-            for name in ("labels", "kernel", "normalize", "intercept", "d", "origin"):
-                setattr(self, name, getattr(source, name))
-
-    @classmethod
-    def _of(cls, matrix, error=0.0, source=None):
-        """Return a G of a matrix that needs no check."""
-        G = object.__new__(cls)
-        G._hold(matrix, error, source)
-        return G
-
-    @functools.cached_property
-    def arrays(self) -> _Matrix:
-        return _Matrix(_frozen(self.matrix), _frozen(self._ridges()))
+        self.work = 0.5 * matrix.size
+        self.error = error
+        self.arrays = _MatrixArrays(self.matrix)
 
     @property
-    def _work(self):
-        return 0.5 * self.matrix.size
-
-    @property
-    def _more_precise(self):
-        return "" if self._source is None else self._source._more_precise
-
-    def _diagonal(self):
-        # The solver holds some matrices in single precision.
+    def squares(self):
         return self.matrix.diagonal().astype(np.float64)
 
-    def _product(self, v):
-        out = np.empty(self.n)
-        _enter(_symmetric_product, self.arrays, v, out)
-        return out
-
-    def _products(self, V):
+    def products(self, V):
+        if len(V) == 1:
+            out = np.empty(V.shape)
+            _enter(_multiply_store, self.arrays, V[0], out[0], os.getpid() == _PROCESS)
+            return out
         return np.matmul(V.astype(self.matrix.dtype), self.matrix).astype(np.float64)
 
-    def _add_column(self, i, c, m):
-        m += c * self.matrix[i]
+    def column(self, i):
+        return self.matrix[i]
 
-    def _block(self, rows, columns):
+    def block(self, rows, columns):
         return self.matrix[rows[:, None], columns]
 
-    def dense(self) -> Array:
-        if self._has_ridge:
-            return super().dense()
-        return _frozen(self.matrix)
+    def dense(self):
+        return self.matrix
 
-    def _rounding(self):
-        return Rounding.of_entries(self.n, _UNIT)
+    def restrict(self, index):
+        return _Matrix(self.block(index, index), self.error)
 
-    def _error_of_squares(self):
-        own = max(self.rounding().square, self._square_error)
-        if self._source is None or self.kernel.name == "precomputed":
-            return own
-        return max(own, self._source.rounding().square)
+    def rounding(self, G):
+        return Rounding.of_entries(self.n, self._error_of_entries(G))
 
-    def _relative_lengths(self):
-        return _lengths_of(self._diagonal())
+    def _error_of_entries(self, G):
+        """Bound what rounds an entry of `Gram.dense`: a certificate holds for it, too, and for all that round to it."""
+        is_exact = G._constant == 0.0 and np.all(np.abs(G._c) == 1.0)
+        return _UNIT if is_exact else 6.0 * _UNIT
 
-    def _precise(self, v):
+    def precise(self, G, v):
         m = np.empty(v.size)
-        size = _dense_precise(self.matrix, v, m)
-        margins = 1.01 * (2.0 * _UNIT + _sum_error(2 * v.size + 8) ** 2)
-        return size, m, Rounding(margins, 2.0 * margins, 0.0)
-
-    def _restrict(self, index):
-        matrix = _frozen(self._block(index, index))
-        if self._source is None:
-            return self._take(index, matrix=matrix)
-        source = self._source._restrict(index)
-        return self._take(index, matrix=matrix, _source=source, d=source.d)
-
-    def _with_signs(self, y):
-        matrix = self.matrix * y
-        matrix *= y[:, None]
-        source = None if self._source is None else self._source._with_signs(y)
-        return self._changed(matrix=_frozen(matrix), labels=y, _source=source)
-
-    def _scores(self, alpha):
-        return super()._scores(alpha) if self._source is None else self._source._scores(alpha)
+        norm2 = _dense_precise(G.arrays, v, m)
+        entries = self._error_of_entries(G)
+        margins = 1.01 * (_UNIT + entries + _sum_error(2 * v.size + 8) ** 2)
+        return norm2, m, Rounding(margins, 2.0 * margins, 0.0)
 
 
 def _symmetric(given, name):
@@ -3854,55 +4074,49 @@ _add_triangles, _add_triangles_in_parallel = _twins(_add_triangles)
 
 
 @njit(cache=_CACHE)
-def _symmetric_product(G, v, out):
+def _symmetric_product(S, v, out, threads):
     """out <- the matrix times v, of which one half is read."""
-    count = 1 if G.matrix.size < _SERIAL else _PARTS
+    count = 1 if S.matrix.size < _SERIAL else _PARTS
     parts = np.zeros((count, v.size))
-    if G.threads and count > 1:
-        _add_triangles_in_parallel(G.matrix, v, parts)
+    if threads and count > 1:
+        _add_triangles_in_parallel(S.matrix, v, parts)
     else:
-        _add_triangles(G.matrix, v, parts)
+        _add_triangles(S.matrix, v, parts)
     _copy(parts[0], out)
     for part in range(1, count):
         _combine(1.0, out, 1.0, parts[part])
 
 
 @njit(cache=_CACHE)
-def _matrix_product(G, v, out):
-    _symmetric_product(G, v, out)
-    _add_ridge(G.ridge, v, out)
+def _column_of_matrix(S, i):
+    return S.matrix[i]
 
 
 @njit(cache=_CACHE)
-def _matrix_add_column(G, i, c, m):
-    _combine(1.0, m, c, G.matrix[i])
-    m[i] += c * G.ridge[i]
-
-
-@njit(cache=_CACHE, fastmath=_FAST)
-def _add_ridge(ridge, v, out):
-    """out_i <- out_i + r_i v_i."""
-    for i in range(v.size):
-        out[i] += ridge[i] * v[i]
-
-
-@njit(cache=_CACHE)
-def _dense_precise(matrix, v, m):
-    """m <- G v, each sum rounded once; returns v' G v.  Columns of weight zero are not read."""
+def _dense_precise(G, v, m):
+    """m <- G v without the ridge, each sum rounded once; returns v' G v.  Columns of weight zero are not read."""
+    matrix = G.store.matrix
     low = np.zeros(m.size)
     m[:] = 0.0
+    total = 0.0
+    rest = 0.0
     for j in range(v.size):
         if v[j] != 0.0:
+            weight, lost = _add_exactly(0.0, 0.0, G.c[j], v[j])
+            total, rest = _add_exactly(total, rest, G.c[j], v[j])
             for i in range(m.size):
-                m[i], low[i] = _add_exactly(m[i], low[i], float(matrix[j, i]), v[j])
+                entry = float(matrix[j, i])
+                m[i], low[i] = _add_exactly(m[i], low[i], entry, weight)
+                low[i] += entry * lost
+    added = G.constant * G.constant * (total + rest)
     for i in range(m.size):
-        m[i] += low[i]
-    high, rest = _precise_dot(v, m)
-    return high + rest
+        m[i] = G.c[i] * (m[i] + (low[i] + added))
+    high, low_of_all = _precise_dot(v, m)
+    return high + low_of_all
 
 
-_Matrix.product = _matrix_product
-_Matrix.add_column = _matrix_add_column
+_MatrixArrays.multiply = _symmetric_product
+_MatrixArrays.column = _column_of_matrix
 
 
 # ------------------------------------------------------------------------------------------------------
@@ -3910,277 +4124,249 @@ _Matrix.add_column = _matrix_add_column
 # ------------------------------------------------------------------------------------------------------
 
 
-class _RowGram(Gram):
-    """Hold what kinds by rows z_i have in common.  Coordinates w = Z'v stand for the separator sum_i v_i z_i."""
-
-    unit = _UNIT
-    _access = "computed"
-    _has_rows = True
-    _made_by = "features"
-    _common = 1.0  # what multiplies all points under normalize="max"
-
-    def _lift(self, v):
-        """Return w = Z'v."""
-        w = np.empty(self._width)
-        _enter(_lift, self.arrays, v, w)
-        return w
-
-    def _margins(self, w):
-        """Return Z w."""
-        m = np.empty(self.n)
-        _enter(_margins, self.arrays, w, m)
-        return m
-
-    def _table(self, W):
-        """Return Z w for each row w of W, (k, n)."""
-        return np.array([self._margins(w) for w in W])
-
-    def _product(self, v):
-        return self._margins(self._lift(v))
-
-    def _plain_product(self, v):
-        w = self._lift(v)
-        return float(_dot(w, w)), self._margins(w)
-
-    def _precise(self, v):
-        m = np.empty(v.size)
-        error = _sum_error(2 * (self.n + self._width) + 16) ** 2
-        norm2 = _precise_product(self.arrays, v, m, self._width)
-        return norm2, m, Rounding(2.0 * error, 0.0, 2.0 * error)
-
-    def _precise_margins(self, w):
-        """Return <z_i, w>, each sum rounded once."""
-        m = np.empty(self.n)
-        _precise_dots(self.arrays, w, np.zeros(w.size), m)
-        return m
-
-    def _separators(self, alpha, precise=True):
-        """Return Z'v for each row v of alpha, (k, width); ``precise``: in twice the working precision."""
-        if precise:
-            return np.array([_precise_lift(self.arrays, v, self._width).sum(axis=0) for v in alpha])
-        return np.array([self._lift(v) for v in alpha])
-
-    def _relative_lengths(self):
-        return _lengths_of(self._diagonal())
-
-    def _with_signs(self, y):
-        return self._scaled(y)._changed(labels=y)
-
-    def _scores(self, alpha):
-        # Of many rows, as of all iterates of a run, precise sums would take as long as the run.
-        return self._scores_of(self._separators(alpha, precise=len(alpha) == 1))
-
-    def _scores_of(self, W):
-        """Return the function that scores new points by separators W, (k, width), without a bias."""
-        constant = _constant(self.intercept)
-        d = self._width - (constant != 0.0)
-        origin = np.zeros(d) if self.origin is None else self.origin
-        return _LinearScores(W, origin, constant, self.normalize, self._common)
+class _RowArrays(namedtuple("_RowArrays", "rows n width")):
+    pass
 
 
-class _Rows(namedtuple("_Rows", "rows c ridge threads", defaults=(True,))):
-    """What compiled loops are given of a `FeatureGram`: z_i = c_i x_i."""
+class _Rows(_Store):
+    """Dense points by their rows x_i, (n, d) in float64 or float32, which may lie in a mapped file.
 
-
-class FeatureGram(_RowGram):
-    """G of points by their rows, Z Z' with z_i = c_i x_i.
-
-    `features` makes it of points and labels.  ``FeatureGram(Z)`` takes rows that have their signs already.  It copies
-    no rows, and they must not change while G is in use.
-
-    Attributes
-    ----------
-    rows : array, shape (n, width), read-only, in float64 or float32: the x_i, which may lie in a mapped file; or the
-        (x_i - o, b) for the ``origin`` o and the ``intercept`` b, which stands last unless it is 0
-    c : array, shape (n,), signs times normalisers; 1 by default
-
-    Examples
-    --------
-    >>> fm.FeatureGram(np.array([[1.0, 2.0], [0.0, 1.0]])).dense()
-    array([[5., 2.],
-           [2., 1.]])
+    ``origin`` is what was subtracted from them, or None.
     """
 
-    def __init__(self, rows: ArrayLike, c: ArrayLike | None = None) -> None:
-        if _is_sparse(rows):
-            raise TypeError(
-                "rows is sparse: give features(rows, np.ones(rows.shape[0]), normalize=None)"
-            )
-        rows = _points(rows, "rows")
-        self.n, self.d = rows.shape
-        self.rows = _frozen(rows)
-        self.c = np.ones(self.n) if c is None else _vector(c, "c", self.n)
-        self._squares = _squares(rows)
+    kind = "rows"
+    made_by = "features"
+    has_rows = True
+    precise_products = True
 
-    @functools.cached_property
-    def arrays(self) -> _Rows:
-        return _Rows(_frozen(self.rows), _frozen(self.c), _frozen(self._ridges()))
+    def __init__(self, rows, origin=None):
+        self.rows = rows
+        self.n, self.width = rows.shape
+        self.origin = origin
+        self.squares = _squares(rows)
+        self._hold()
 
-    @property
-    def _width(self):
-        return self.rows.shape[1]
+    def _hold(self):
+        self.rows = _frozen(self.rows)
+        self.work = float(self.rows.size)
+        self.arrays = _RowArrays(self.rows, self.n, self.width)
 
-    @property
-    def _work(self):
-        return float(self.rows.size)
+    def lifts(self, V):
+        """Return V X, (k, width)."""
+        W = np.zeros((len(V), self.width))
+        if len(V) == 1 or len(V) * self.work < _SHORT:
+            _lift_rows(self.arrays, np.ascontiguousarray(V), W)
+        else:
+            for some in _slices(self.n, self.width):
+                W += V[:, some] @ self.rows[some].astype(np.float64, copy=False)
+        return W
 
-    def coordinates(self, index: Any = slice(None)) -> Array:
-        """Return the rows z_i of some points, in float64."""
-        return self.rows[index] * self.c[index, None]
+    def margins(self, W):
+        """Return W X', (k, n)."""
+        m = np.empty((len(W), self.n))
+        if len(W) == 1 or len(W) * self.work < _SHORT:
+            _dot_rows(self.arrays, np.ascontiguousarray(W), m)
+        else:
+            for some in _slices(self.n, self.width):
+                m[:, some] = W @ self.rows[some].astype(np.float64, copy=False).T
+        return m
 
-    def _diagonal(self):
-        return self._squares * self.c**2
+    def products(self, V):
+        return self.margins(self.lifts(V))
 
-    def _rounding(self):
-        return Rounding.of_rows(*self.rows.shape)
+    def coordinates(self, index):
+        """Return some x_i in float64, (k, width), a new array."""
+        return self.rows[index].astype(np.float64)
 
-    def _block(self, rows, columns):
+    def block(self, rows, columns):
         left = self.coordinates(rows)
         right = left if rows is columns else self.coordinates(columns)
         return left @ right.T
 
-    def _table(self, W):
-        out = np.empty((len(W), self.n))
-        for some in _slices(self.n, self._width):
-            out[:, some] = _table_product(W, self.rows[some].astype(np.float64, copy=False))
-        return out * self.c
+    def restrict(self, index):
+        return type(self)(self.rows[index], self.origin)
 
-    def _scaled(self, factors):
-        """Return G with each row multiplied by a factor."""
-        return self._changed(c=self.c * factors)
+    def rounding(self, G):
+        return Rounding.of_rows(self.n, self.width + 1)
 
-    def _restrict(self, index):
-        return self._take(
-            index, rows=_frozen(self.rows[index]), c=self.c[index], _squares=self._squares[index]
-        )
+    def precise(self, G, v):
+        m = np.empty(v.size)
+        error = _sum_error(2 * (self.n + G._width) + 16) ** 2
+        norm2 = _precise_product(G.arrays, v, m, G._width)
+        return norm2, m, Rounding(2.0 * error, 0.0, 2.0 * error)
 
+    def separators(self, G, alpha):
+        """Return Z'v for each row v of alpha, in twice the working precision."""
+        return np.array([_precise_lift(G.arrays, v, G._width).sum(axis=0) for v in alpha])
 
-# Kinds of rows bring three steps of their own.  The rest is written once for all of them.
+    def scores(self, G, alpha):
+        # Of many rows, as of all iterates of a run, precise sums would take as long as the run.
+        return self.scores_of(G, G._separators(alpha, precise=len(alpha) == 1))
 
-
-def _of_kind(name):
-    """Return a function of (G, ...) for compiled code, which the named tuples of rows have under this name."""
-
-    def step(G, *args):
-        return getattr(type(G), name)(G, *args)
-
-    _bring(step, name)
-    return step
-
-
-_row = _of_kind("row")  # (G, i) -> (c, x, columns): z_i has the entries c x in these columns
-_set_dots = _of_kind("set_dots")  # (G, w, m, start): m_k <- <z_(start + k), w> for all k
-# (G, v, start, out): out <- out + sum_k v_k z_(start + k); rows of weight zero are not read
-_add_rows = _of_kind("add_rows")
+    def scores_of(self, G, W):
+        origin = np.zeros(self.width) if self.origin is None else self.origin
+        return _LinearScores(W, origin, G._constant, G.normalize, G._common)
 
 
 @njit(cache=_CACHE)
-def _feature_row(G, i):
-    values = np.empty(G.rows.shape[1])
-    _copy(G.rows[i], values)
-    return G.c[i], values, np.arange(values.size, dtype=np.uint32)
-
-
-@njit(cache=_CACHE)
-def _feature_set_dots(G, w, m, start):
-    _row_dots(G.rows[start : start + m.size], 0, w.size, w, m)
-    for k in range(m.size):
-        m[k] *= G.c[start + k]
+def _dense_row(S, i):
+    values = np.empty(S.width)
+    _copy(S.rows[i], values)
+    return values, np.arange(S.width, dtype=np.uint32)
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
-def _feature_add_rows(G, v, start, out):
-    Z = G.rows
-    # By entries, because views of the rows would be counted as references.
-    whole = v.size - v.size % 4
-    for k in range(0, whole, 4):
-        i = start + k
-        a = v[k] * G.c[i]
-        b = v[k + 1] * G.c[i + 1]
-        c = v[k + 2] * G.c[i + 2]
-        d = v[k + 3] * G.c[i + 3]
-        if a != 0.0 or b != 0.0 or c != 0.0 or d != 0.0:
-            for j in range(out.size):
-                out[j] += Z[i, j] * a + Z[i + 1, j] * b + Z[i + 2, j] * c + Z[i + 3, j] * d
-    for k in range(whole, v.size):
-        weight = v[k] * G.c[start + k]
-        if weight != 0.0:
-            for j in range(out.size):
-                out[j] += Z[start + k, j] * weight
+def _dense_row_dot(S, i, w):
+    total = 0.0
+    for j in range(S.rows.shape[1]):
+        total += S.rows[i, j] * w[j]
+    return total
 
 
-def _set_dots_of_parts(G, w, m, count):
-    """m <- Z w, by parts of the rows."""
-    for part in prange(count):
-        start, stop = _part(m.size, np.int64(part), count)
-        _set_dots(G, w, m[start:stop], start)
+@njit(cache=_CACHE, fastmath=_FAST)
+def _dense_add_row(S, i, a, w):
+    for j in range(S.rows.shape[1]):
+        w[j] += a * S.rows[i, j]
 
 
-def _add_rows_of_parts(G, v, parts):
-    """Add to each part the sum of v_i z_i over its rows."""
-    for part in prange(len(parts)):
-        start, stop = _part(v.size, np.int64(part), len(parts))
-        _add_rows(G, v[start:stop], start, parts[part])
+_RowArrays.row = _dense_row
+_RowArrays.row_dot = _dense_row_dot
+_RowArrays.add_row = _dense_add_row
 
 
-_set_dots_of_parts, _set_dots_in_parallel = _twins(_set_dots_of_parts)
-_add_rows_of_parts, _add_rows_in_parallel = _twins(_add_rows_of_parts)
+# ------------------------------------------------------------------------------------------------------
+# 5.4 sparse rows
+# ------------------------------------------------------------------------------------------------------
 
 
-@njit(cache=_CACHE)
-def _margins(G, w, m):
-    """m <- Z w."""
-    if G.threads and G[0].size >= _SERIAL:  # the entries that a product reads
-        _set_dots_in_parallel(G, w, m, _PARTS)
-    else:
-        _set_dots_of_parts(G, w, m, 1)
+class _SparseArrays(namedtuple("_SparseArrays", "values columns starts n width")):
+    pass
 
 
-@njit(cache=_CACHE)
-def _lift(G, v, w):
-    """w <- Z'v."""
-    count = 1 if G[0].size < _SERIAL else _PARTS
-    # Threads that allocate memory may wait for the interpreter, and it for them: so it is allocated before they start.
-    parts = np.zeros((count, w.size))
-    if G.threads and count > 1:
-        _add_rows_in_parallel(G, v, parts)
-    else:
-        _add_rows_of_parts(G, v, parts)
-    _copy(parts[0], w)
-    for part in range(1, count):
-        _combine(1.0, w, 1.0, parts[part])
+class _SparseRows(_Rows):
+    """Sparse points by their SciPy matrix in compressed rows, whose own blocks and products of tables are taken."""
 
+    kind = "sparse rows"
 
-@njit(cache=_CACHE)
-def _feature_product(G, v, out):
-    w = np.empty(G.rows.shape[1])
-    _lift(G, v, w)
-    _margins(G, w, out)
-    _add_ridge(G.ridge, v, out)
+    def _hold(self):
+        X = self.rows = self.rows.astype(np.float64, copy=False)
+        self.work = float(X.nnz)
+        unsigned = (
+            np.uint32 if X.indices.itemsize == 4 else np.uint64
+        )  # negative ones would be looked for
+        arrays = X.data, X.indices.view(unsigned), X.indptr.astype(np.int64)
+        self.arrays = _SparseArrays(*map(_frozen, arrays), self.n, self.width)
+
+    def lifts(self, V):
+        if len(V) > 1:
+            return np.ascontiguousarray((self.rows.T @ V.T).T)
+        return super().lifts(V)
+
+    def margins(self, W):
+        if len(W) > 1:
+            return np.ascontiguousarray((self.rows @ W.T).T)
+        return super().margins(W)
+
+    def coordinates(self, index):
+        return self.rows[index].toarray()
+
+    def block(self, rows, columns):
+        return (self.rows[rows] @ self.rows[columns].T).toarray()
+
+    def rounding(self, G):
+        """A margin is a sum over the non-zeros of a row, ||w||^2 one over all columns that there are."""
+        longest = int(np.diff(self.rows.indptr).max())
+        length = Rounding.of_rows(self.n, self.width + 1).length
+        return Rounding.of_rows(self.n, longest + 1)._replace(length=length)
 
 
 @njit(cache=_CACHE)
-def _rows_add_column(G, i, c, m):
-    scale, row, _ = _feature_row(G, i)
-    column = np.empty(m.size)
-    _margins(G, row, column)
-    _combine(1.0, m, c * scale, column)
-    m[i] += c * G.ridge[i]
+def _sparse_row(S, i):
+    start = S.starts[i]
+    stop = S.starts[i + 1]
+    return S.values[start:stop], S.columns[start:stop]
+
+
+@njit(cache=_CACHE, fastmath=_FAST)
+def _sparse_row_dot(S, i, w):
+    total = 0.0
+    for k in range(S.starts[i], S.starts[i + 1]):
+        total += S.values[k] * w[S.columns[k]]
+    return total
+
+
+@njit(cache=_CACHE, fastmath=_FAST)
+def _sparse_add_row(S, i, a, w):
+    for k in range(S.starts[i], S.starts[i + 1]):
+        w[S.columns[k]] += a * S.values[k]
+
+
+_SparseArrays.row = _sparse_row
+_SparseArrays.row_dot = _sparse_row_dot
+_SparseArrays.add_row = _sparse_add_row
+
+
+# Kinds of rows bring the three steps above.  The rest is written once for both.
 
 
 @njit(cache=_CACHE)
-def _precise_lift(G, v, dimension):
-    """Return Z' v in two parts, (2, d)."""
-    parts = np.zeros((2, dimension))
+def _lift_rows(S, V, W):
+    """W <- W + V X; rows of weight zero are not read."""
+    for c in range(len(V)):
+        v = V[c]
+        w = W[c]
+        for i in range(v.size):
+            if v[i] != 0.0:
+                _add_row(S, i, v[i], w)
+
+
+@njit(cache=_CACHE)
+def _dot_rows(S, W, M):
+    """M <- W X'."""
+    for c in range(len(W)):
+        w = W[c]
+        m = M[c]
+        for i in range(m.size):
+            m[i] = _row_dot(S, i, w)
+
+
+@njit(cache=_CACHE)
+def _multiply_rows(S, v, out, threads):
+    w = np.zeros((1, S.width))
+    _lift_rows(S, v.reshape(1, v.size), w)
+    _dot_rows(S, w, out.reshape(1, out.size))
+
+
+@njit(cache=_CACHE)
+def _column_of_rows(S, i):
+    w = np.zeros((1, S.width))
+    _add_row(S, i, 1.0, w[0])
+    column = np.empty((1, S.n))
+    _dot_rows(S, w, column)
+    return column[0]
+
+
+for _arrays in (_RowArrays, _SparseArrays):
+    _arrays.multiply = _multiply_rows
+    _arrays.column = _column_of_rows
+
+
+@njit(cache=_CACHE)
+def _precise_lift(G, v, width):
+    """Return Z'v in two parts, (2, width)."""
+    parts = np.zeros((2, width))
     w, rest = parts
     for i in range(v.size):
         if v[i] != 0.0:
-            scale, values, columns = _row(G, i)
-            weight, lost = _add_exactly(0.0, 0.0, scale, v[i])
+            weight, lost = _add_exactly(0.0, 0.0, G.c[i], v[i])
+            values, columns = _row_of(G.store, i)
             for k in range(values.size):
                 j = columns[k]
                 w[j], rest[j] = _add_exactly(w[j], rest[j], values[k], weight)
                 rest[j] += values[k] * lost
+            if G.constant != 0.0:
+                w[-1], rest[-1] = _add_exactly(w[-1], rest[-1], G.constant, weight)
+                rest[-1] += G.constant * lost
     _renormalize(w, rest)
     return parts
 
@@ -4189,210 +4375,26 @@ def _precise_lift(G, v, dimension):
 def _precise_dots(G, w, rest, m):
     """m <- Z (w + rest), each sum rounded once; ``rest`` is what rounding left of w."""
     for i in range(m.size):
-        scale, values, columns = _row(G, i)
+        values, columns = _row_of(G.store, i)
         high = 0.0
         low = 0.0
         small = 0.0
         for k in range(values.size):
             high, low = _add_exactly(high, low, values[k], w[columns[k]])
             small += values[k] * rest[columns[k]]
-        m[i] = scale * (high + (low + small))
+        if G.constant != 0.0:
+            high, low = _add_exactly(high, low, G.constant, w[-1])
+            small += G.constant * rest[-1]
+        m[i] = G.c[i] * (high + (low + small))
 
 
 @njit(cache=_CACHE)
-def _precise_product(G, v, m, dimension):
+def _precise_product(G, v, m, width):
     """m <- Z Z' v, with Z' v kept in two parts and each sum rounded once; returns v' Z Z' v."""
-    w, rest = _precise_lift(G, v, dimension)
+    w, rest = _precise_lift(G, v, width)
     _precise_dots(G, w, rest, m)
     high, low = _precise_dot(w, w)
     return high + (low + 2.0 * _dot(w, rest) + _dot(rest, rest))
-
-
-_Rows.row = _feature_row
-_Rows.set_dots = _feature_set_dots
-_Rows.add_rows = _feature_add_rows
-_Rows.product = _feature_product
-_Rows.add_column = _rows_add_column
-
-
-# ------------------------------------------------------------------------------------------------------
-# 5.4 sparse rows
-# ------------------------------------------------------------------------------------------------------
-
-
-class _SparseRows(
-    namedtuple("_SparseRows", "values columns starts dimension ridge threads", defaults=(True,))
-):
-    """What compiled loops are given of a `SparseGram`."""
-
-
-class SparseGram(_RowGram):
-    """G of sparse points, Z Z' by the non-zeros of the rows z_i = c_i x_i, made by `features` of a sparse X.
-
-    Attributes
-    ----------
-    values, columns : arrays, entries of Z, row by row, and their columns, in ascending order within a row
-    starts : array, shape (n + 1,), row i holds the entries from starts[i] to starts[i + 1] - 1
-    dimension : int, columns of Z
-
-    Examples
-    --------
-    >>> fm.SparseGram(np.array([1.0, 2.0, 1.0]), np.array([0, 1, 1]), np.array([0, 2, 3]), 2).dense()
-    array([[5., 2.],
-           [2., 1.]])
-    """
-
-    def __init__(
-        self, values: ArrayLike, columns: ArrayLike, starts: ArrayLike, dimension: int
-    ) -> None:
-        values = _array(values, "values", 1, _POINTS) if np.size(values) else np.zeros(0)
-        columns = np.asarray(columns)
-        starts = np.array(starts, dtype=np.int64)
-        if columns.dtype.kind not in "iu" or columns.shape != values.shape:
-            raise ValueError("columns must be integers, one for each of the values")
-        if (
-            starts.ndim != 1
-            or starts.size < 2
-            or starts[0] != 0
-            or starts[-1] != values.size
-            or (np.diff(starts) < 0).any()
-        ):
-            raise ValueError("starts must go up from 0 to the number of values")
-        if columns.size and not 0 <= columns.min() <= columns.max() < dimension:
-            raise ValueError(f"columns must be from 0 to {dimension - 1}")
-        ascending = columns[1:] > columns[:-1]
-        ascending[starts[(starts > 0) & (starts < columns.size)] - 1] = True
-        if not ascending.all():
-            raise ValueError("columns must ascend within every row")
-        index = np.uint32 if dimension <= 2**32 else np.uint64
-        self.values = np.ascontiguousarray(values, dtype=np.float64)
-        self.columns = np.ascontiguousarray(columns, dtype=index)
-        self.starts = starts
-        self.dimension = int(dimension)
-        self.n = starts.size - 1
-        self.d = self.dimension
-        sums = np.add.reduceat(np.append(self.values**2, 0.0), starts[:-1])
-        # Where a row is empty, reduceat takes what follows.
-        self._squares = np.where(np.diff(starts) == 0, 0.0, sums)
-
-    @functools.cached_property
-    def arrays(self) -> _SparseRows:
-        arrays = map(_frozen, (self.values, self.columns, self.starts))
-        return _SparseRows(*arrays, self.dimension, _frozen(self._ridges()))
-
-    @property
-    def _width(self):
-        return self.dimension
-
-    @property
-    def _work(self):
-        return float(self.values.size)
-
-    def _scaled(self, factors):
-        """Return G with each row multiplied by a factor."""
-        values = self.values * np.repeat(factors, np.diff(self.starts))
-        return self._changed(values=values, _squares=self._squares * factors**2)
-
-    def _diagonal(self):
-        return self._squares
-
-    def _rounding(self):
-        """A margin is a sum over the non-zeros of a row, ||w||^2 one over all columns that there are."""
-        rows = Rounding.of_rows(self.n, int(np.diff(self.starts).max()))
-        return rows._replace(length=Rounding.of_rows(self.n, self.dimension).length)
-
-    def coordinates(self, index: Any = slice(None)) -> Array:
-        """Return the rows z_i of some points, with their zeros."""
-        chosen = np.arange(self.n)[index]
-        rows = np.zeros((chosen.size, self.dimension))
-        for row, i in zip(rows, chosen, strict=True):
-            entries = slice(self.starts[i], self.starts[i + 1])
-            row[self.columns[entries]] = self.values[entries]
-        return rows
-
-    def _restrict(self, index):
-        lengths = np.diff(self.starts)[index]
-        starts = np.concatenate(([0], np.cumsum(lengths)))
-        entries = np.arange(starts[-1]) + np.repeat(self.starts[index] - starts[:-1], lengths)
-        return self._take(
-            index,
-            values=self.values[entries],
-            columns=self.columns[entries],
-            starts=starts,
-            _squares=self._squares[index],
-        )
-
-    def _block(self, rows, columns):
-        out = np.empty((len(rows), len(columns)))
-        left = self._restrict(rows)
-        right = left if rows is columns else self._restrict(columns)
-        _sparse_block(left.arrays, right.arrays, out)
-        return out
-
-
-@njit(cache=_CACHE)
-def _sparse_row(G, i):
-    start = G.starts[i]
-    stop = G.starts[i + 1]
-    return 1.0, G.values[start:stop], G.columns[start:stop]
-
-
-@njit(cache=_CACHE, fastmath=_FAST)
-def _sparse_set_dots(G, w, m, start):
-    for i in range(m.size):
-        _, values, columns = _sparse_row(G, start + i)
-        total = 0.0
-        for k in range(values.size):
-            total += values[k] * w[columns[k]]
-        m[i] = total
-
-
-@njit(cache=_CACHE, fastmath=_FAST)
-def _sparse_add_rows(G, v, start, out):
-    for i in range(v.size):
-        weight = v[i]
-        if weight != 0.0:
-            _, values, columns = _sparse_row(G, start + i)
-            for k in range(values.size):
-                out[columns[k]] += weight * values[k]
-
-
-@njit(cache=_CACHE)
-def _sparse_block(A, B, out):
-    """out_ij <- <a_i, b_j>, by one row a_i at a time, with its zeros."""
-    row = np.zeros(A.dimension)
-    for i in range(len(out)):
-        _, values, columns = _sparse_row(A, i)
-        for k in range(values.size):
-            row[columns[k]] = values[k]
-        _sparse_set_dots(B, row, out[i], 0)
-        for k in range(values.size):
-            row[columns[k]] = 0.0
-
-
-@njit(cache=_CACHE)
-def _sparse_product(G, v, out):
-    w = np.empty(G.dimension)
-    _lift(G, v, w)
-    _margins(G, w, out)
-    _add_ridge(G.ridge, v, out)
-
-
-@njit(cache=_CACHE)
-def _sparse_add_column(G, i, c, m):
-    row = np.zeros(G.dimension)
-    column = np.empty(m.size)
-    _sparse_add_rows(G, np.ones(1), i, row)
-    _margins(G, row, column)
-    _combine(1.0, m, c, column)
-    m[i] += c * G.ridge[i]
-
-
-_SparseRows.row = _sparse_row
-_SparseRows.set_dots = _sparse_set_dots
-_SparseRows.add_rows = _sparse_add_rows
-_SparseRows.product = _sparse_product
-_SparseRows.add_column = _sparse_add_column
 
 
 # ------------------------------------------------------------------------------------------------------
@@ -4432,10 +4434,10 @@ def features(
     X : array or SciPy sparse matrix or array, shape (n, d)
         The points.  An array in float64 or float32 and C order is not copied, so it must not change while G is in use.
         Memory-mapped points (`numpy.memmap`, ``numpy.load(..., mmap_mode="r")``) are read from the file in every
-        product, without an origin or a constant.
-    y : array, shape (n,), optional
-        Their labels, -1 or +1.  None gives the unsigned K, with c_i = 1 / length: see `pair_gram` and
-        `Gram.signed`.
+        product, without an origin.
+    y : array, shape (n,), or 1, optional
+        Their labels, -1 or +1; the number 1 for rows that have their signs already.  None gives the unsigned K, with
+        c_i = 1 / length: see `pair_gram` and `Gram.signed`.
     normalize : {"unit", "max", None}
         The length: "unit" is ||x_i||, "max" is max_i ||x_i||, None is 1.  Only None gives margins in the units of X.
     intercept : float or "free"
@@ -4448,19 +4450,18 @@ def features(
 
     Returns
     -------
-    G : FeatureGram or SparseGram
+    G : Gram over rows or sparse rows
         A product reads X, or its non-zeros, twice; a column reads it once.
 
     Raises
     ------
     ValueError
         Points are not as the Notes of `gram` say; labels are not -1 or +1; lengths differ; a row is 0 under "unit"; or
-        mapped points would need an origin or a constant.
+        mapped points would need an origin.
 
     See Also
     --------
     gram, lazy_gram : other kernels.  separator_margin : the margin of a separator that you have.
-    FeatureGram : rows z_i that have their signs already, ``FeatureGram(Z)``.
 
     Examples
     --------
@@ -4468,49 +4469,28 @@ def features(
     array([[ 0.6,  0.8],
            [-0. ,  1. ]])
     """
+    kernel = _LINEAR
+    if isinstance(y, Number) and y == 1:  # rows with signs that nobody knows
+        kernel = y = None
     X, signs = _points_and_signs(X, y, "linear", intercept)
     origin = _origin(X) if _is_free(intercept) and normalize is None else None
-    G = _rows_as_given(X, origin, _constant(intercept))
-    factors = _normalizers(G.diagonal(), normalize)
-    common = float(factors[0]) if normalize == "max" else 1.0
-    G = G._scaled(factors)._changed(kernel=_LINEAR, normalize=normalize, _common=common)
-    if signs is not None:
-        G = G._with_signs(signs)
-    return _with_options(G, intercept, ridge)
+    rows = _store_of_rows(X, origin)
+    return _gram_over(rows, rows, kernel, rows.width, signs, normalize, intercept, ridge)
 
 
-def _rows_as_given(X, origin=None, constant=0.0):
-    """Return G of the rows (x_i - origin, constant) for checked points; the constant is left out if it is 0."""
-    d = int(X.shape[1])
+def _store_of_rows(X, origin=None):
+    """Return the store of checked points, less an origin."""
     if origin is not None and not origin.any():
         origin = None
     if _is_sparse(X):
-        G = _sparse_rows_as_given(X, origin, constant)
-    else:
         if origin is not None:
-            _refuse_moving(X, 'intercept="free" subtracts a point near the others')
-            X = X - origin
-        if constant:
-            _refuse_moving(X, f"intercept={constant:g} adds a column")
-            X = np.column_stack((X, np.full(len(X), constant)))
-        G = FeatureGram(X)
-    return G._changed(d=d, origin=origin, intercept=constant)
-
-
-def _sparse_rows_as_given(X, origin, constant):
-    """Return the `SparseGram` of the rows x_i - origin, followed by the constant unless it is 0."""
-    d = int(X.shape[1])
-    values = X.data.astype(np.float64)
+            X = X.astype(np.float64)
+            X.data -= origin[X.indices]
+        return _SparseRows(X, origin)
     if origin is not None:
-        values -= origin[X.indices]
-    columns = X.indices
-    starts = X.indptr.astype(np.int64)
-    if constant:
-        ends = starts[1:]
-        values = np.insert(values, ends, constant)
-        columns = np.insert(columns, ends, d)
-        starts = starts + np.arange(starts.size)
-    return SparseGram(values, columns, starts, d + (constant != 0.0))
+        _refuse_moving(X, 'intercept="free" subtracts a point near the others')
+        X = X - origin
+    return _Rows(X, origin)
 
 
 # ------------------------------------------------------------------------------------------------------
@@ -4518,147 +4498,91 @@ def _sparse_rows_as_given(X, origin, constant):
 # ------------------------------------------------------------------------------------------------------
 
 
-class LazyGram(Gram):
-    """G whose entries c_i c_j K(x_i, x_j) are evaluated when they are needed, made by `lazy_gram`.
+class _OnDemand(_Store):
+    """A kernel, and the points as it reads them; values are evaluated when they are needed, and none is kept.
 
     Attributes
     ----------
-    points : the x_i, less ``kernel.center`` if it has one, and what K needs of each
+    kernel : Kernel
+    prepared : the points, less ``kernel.center`` if it has one, and what K needs of each
+    width : int, columns of the points, or None of objects
     used : array of int, or None: the columns of the points that are kept; the others are 0 in all of them
-    c, squares : arrays, shape (n,), signs times normalisers, and G_ii
-
-    Examples
-    --------
-    >>> fm.lazy_gram([[1.0, 2.0], [0.0, 1.0]], [1, -1], kernel="linear", normalize=None).dense()
-    array([[ 5., -2.],
-           [-2.,  1.]])
     """
 
-    unit = _UNIT
-    _access = "computed"
-    _made_by = "lazy_gram"
+    kind = "a kernel on demand"
+    made_by = "lazy_gram"
 
-    def __init__(
-        self,
-        kernel: Kernel,
-        points: tuple[Any, ...],
-        normalize: str | None,
-        intercept: float,
-    ) -> None:
-        diagonal = kernel.diagonal(points) + intercept**2
-        normalizer = _normalizers(diagonal, normalize)
-        self.n, self.d = points.rows.shape
+    def __init__(self, kernel, prepared, width, used=None):
         self.kernel = kernel
-        self.normalize = normalize
-        self.intercept = intercept
-        self.origin = kernel.center if kernel.name == "linear" else None
-        self.points = points
-        self.used = None
-        self.c = normalizer
-        self.squares = np.ones(self.n)
-        if normalize != "unit":
-            self.squares = diagonal * normalizer**2
-        self._common = float(normalizer[0]) if normalize == "max" else 1.0
+        self.prepared = prepared
+        self.width = width
+        self.used = used
+        self.n = prepared.squares.size
+        self.work = 0.5 * self.n**2
+
+    @functools.cached_property
+    def squares(self):
+        return self.kernel.diagonal(self.prepared)
 
     @property
-    def _work(self):
-        return 0.5 * self.n**2
+    def origin(self):
+        return self.kernel.center if self.kernel.name == "linear" else None
 
     @property
-    def _more_precise(self):
-        return "features(X, y)" if self.kernel.name == "linear" else ""
+    def error(self):
+        return self.rounding(None).square
 
-    def _diagonal(self):
-        return self.squares
+    def products(self, V):
+        return self.kernel.sums(V, self.prepared, self.prepared)
 
-    def _rounding(self):
-        return Rounding.of_entries(self.n, 1.01 * self.kernel.rounding(self.points))
+    def block(self, rows, columns):
+        return self.kernel.block(self.prepared.take(rows), self.prepared.take(columns))
 
-    def _relative_lengths(self):
-        return _lengths_of(self.squares)
-
-    def _product(self, v):
-        return self._products(v[None])[0]
-
-    def _values(self, A, B):
-        """Return K(a_i, b_j) + c^2 for prepared points, with the constant feature c."""
-        values = self.kernel.block(A, B)
-        if self._constant_square:
-            values += self._constant_square
-        return values
-
-    def _sums(self, weights, X, Xnew):
-        """Return sum_i weights_ci (K(x_i, x) + c^2) for prepared points, as `Kernel.sums`."""
-        sums = self.kernel.sums(weights, X, Xnew)
-        return sums + self._constant_square * weights.sum(axis=1, dtype=np.float64)[:, None]
-
-    @property
-    def _constant_square(self):
-        return _constant(self.intercept) ** 2
-
-    def _add_column(self, i, c, m):
-        column = self._values(self.points.take(slice(i, i + 1)), self.points)[0]
-        _combine(1.0, m, c * self.c[i], column * self.c)
-
-    def _products(self, W):
-        return self._sums(W * self.c, self.points, self.points) * self.c
-
-    def _restrict(self, index):
-        points = self.points.take(index)
-        # The columns of a precomputed kernel are points, too.
-        d = points.squares.size if self.kernel.name == "precomputed" else self.d
-        return self._take(index, points=points, c=self.c[index], squares=self.squares[index], d=d)
-
-    def dense(self) -> Array:
+    def dense(self):
         n = self.n
         out = _empty_matrix(n)
         for rows in _slices(n, n):
-            values = self._values(self.points.take(rows), self.points.take(slice(rows.stop)))
-            target = out[rows, : rows.stop]
-            np.multiply(values, self.c[rows, None], out=target)
-            target *= self.c[: rows.stop]
+            left = slice(rows.stop)
+            out[rows, left] = self.block(rows, left)
         _mirror(0, n, out)
-        np.fill_diagonal(out, self.diagonal())
+        np.fill_diagonal(out, self.squares)
         return out
 
-    def _with_signs(self, y):
-        return self._changed(c=self.c * y, labels=y)
+    def restrict(self, index):
+        return _OnDemand(self.kernel, self.prepared.take(index), self.width, self.used)
 
-    def _without_zeros(self):
-        """Return the same G without coordinates that are 0 in all points; they change no value of a named kernel."""
-        rows = self.points.rows
+    def rounding(self, G):
+        return Rounding.of_entries(self.n, 1.01 * self.kernel.rounding(self.prepared))
+
+    def without_zeros(self):
+        """Return the same without coordinates that are 0 in all points; they change no value of a named kernel."""
+        rows = self.prepared.rows
         if _is_sparse(rows) or _is_mapped(rows):
             return self
         is_used = rows.any(axis=0)
         if is_used.all():
             return self
-        points = self.points._replace(rows=rows.compress(is_used, axis=1))
-        return self._changed(points=points, used=np.flatnonzero(is_used))
+        prepared = self.prepared._replace(rows=rows.compress(is_used, axis=1))
+        return _OnDemand(self.kernel, prepared, self.width, np.flatnonzero(is_used))
 
-    def _scores(self, alpha):
+    def scores(self, G, alpha):
         places = np.flatnonzero(alpha.any(axis=0))
-        points = self.points.take(places)
+        points = self.prepared.take(places)
         if self.used is not None:  # new points may have other coordinates, too
-            rows = np.zeros((places.size, self.d), points.rows.dtype)
+            rows = np.zeros((places.size, self.width), points.rows.dtype)
             rows[:, self.used] = points.rows
             points = points._replace(rows=rows)
-        coefficients = alpha[:, places] * self.c[places]
+        coefficients = alpha[:, places] * _at(G._c, places)
         return _KernelScores(
             self.kernel,
             points,
             places,
             coefficients,
-            self.normalize,
-            self._common,
-            self.d,
-            self._constant_square,
+            G.normalize,
+            G._common,
+            G.d,
+            G._constant**2,
         )
-
-    def _block(self, rows, columns):
-        block = self._values(self.points.take(rows), self.points.take(columns))
-        block *= self.c[columns]
-        block *= self.c[rows, None]
-        return block
 
 
 def _refuse_beyond_memory(size, what):
@@ -4693,6 +4617,32 @@ def _kernel_and_points(X, kernel, normalize, intercept, params):
     if is_shared and kernel.name != "precomputed":
         points = points._replace(rows=X.copy())  # which the user cannot write to
     return kernel, points
+
+
+def _gram_over(store, points, kernel, d, signs, normalize, intercept, ridge):
+    """Return the `Gram` over a store, by checked signs, or None for K; ``points`` is the store that scores new ones."""
+    constant = _constant(intercept)
+    c = _normalizers(store.squares + constant**2, normalize)
+    G = Gram._over(
+        store,
+        d=d,
+        labels=signs,
+        kernel=kernel,
+        normalize=normalize,
+        intercept=constant,
+        origin=points.origin,
+        _c=c if signs is None else c * signs,
+        _constant=constant,
+        _points=points,
+        _common=float(c[0]) if normalize == "max" else 1.0,
+    )
+    if _is_free(intercept):
+        G = G._changed(intercept="free")
+    return _with_ridge(G, ridge)
+
+
+def _with_ridge(G, ridge):
+    return G if isinstance(ridge, float) and ridge == 0.0 else G.with_ridge(ridge)
 
 
 def gram(
@@ -4746,8 +4696,8 @@ def gram(
 
     Returns
     -------
-    G : DenseGram
-        ``numpy.asarray(G)`` is the matrix.  G knows its labels and its kernel, and scores new points by
+    G : Gram over a matrix
+        ``numpy.asarray(G)`` is the signed matrix.  G knows its labels and its kernel, and scores new points by
         ``G.decision_function``; for this it keeps the points.  Without y it is K: see `pair_gram` and
         `Gram.signed`.
 
@@ -4783,7 +4733,7 @@ def gram(
     --------
     >>> G = fm.gram([[1.0, 1.0], [0.0, 2.0]], [1, -1], kernel="linear", normalize=None)
     >>> G
-    <DenseGram: 2 points in 2 dimensions, linear, normalize=None>
+    <Gram over a matrix: 2 points in 2 dimensions, linear, normalize=None>
     >>> np.asarray(G)
     array([[ 2., -2.],
            [-2.,  4.]])
@@ -4793,23 +4743,19 @@ def gram(
     """
     X, signs = _points_and_signs(X, y, kernel, intercept)
     is_given = isinstance(kernel, str) and kernel == "precomputed"
-    error = 0.0
     if is_given and X.shape[0] == X.shape[1]:
-        X, error = _symmetric(X, "X")
+        values, error = _symmetric(X, "X")
     kernel, points = _kernel_and_points(X, kernel, normalize, intercept, params)
-    if kernel.function is None:
-        G = LazyGram(kernel, points, normalize, _constant(intercept))
-    else:  # its matrix stands in as a given one while G is made
-        values, error = _symmetric(kernel.table(points), "kernel(X, X)")
-        G = LazyGram(_GIVEN, _GIVEN.prepare(values), normalize, _constant(intercept))
-    if signs is not None:
-        G = G._with_signs(signs)
-    matrix = (G if G.kernel.name == "precomputed" else G._without_zeros()).dense()
     if is_given:  # new points come with their values
-        points = points._replace(rows=np.empty((len(points.rows), 0)))
-    # What stood in for a function, or the matrix, gives way to what scores new points.
-    G = G._changed(kernel=kernel, points=points, d=_columns(X))
-    return _with_options(DenseGram._of(matrix, error, G), intercept, ridge)
+        points = points._replace(rows=np.empty((len(X), 0)))
+    elif kernel.function is not None:
+        values, error = _symmetric(kernel.table(points), "kernel(X, X)")
+    points = _OnDemand(kernel, points, _columns(X))
+    if not is_given and kernel.function is None:
+        evaluated = points.without_zeros()
+        values, error = evaluated.dense(), evaluated.error
+    matrix = _Matrix(values, error)
+    return _gram_over(matrix, points, kernel, _columns(X), signs, normalize, intercept, ridge)
 
 
 def lazy_gram(
@@ -4845,7 +4791,7 @@ def lazy_gram(
 
     Returns
     -------
-    G : LazyGram
+    G : Gram over a kernel on demand
         It keeps the points.  A product needs a copy of them, and 128 bytes a point, of pairs for each class; or a few
         blocks of 8 MB.  `max_margin` needs 0.25 GB of columns.  A product evaluates the kernel n^2 / 2 times, or n
         times for each non-zero weight if that is less.
@@ -4876,10 +4822,8 @@ def lazy_gram(
         )
     X, signs = _points_and_signs(X, y, kernel, intercept)
     kernel, points = _kernel_and_points(X, kernel, normalize, intercept, params)
-    G = LazyGram(kernel, points, normalize, _constant(intercept))._without_zeros()
-    if signs is not None:
-        G = G._with_signs(signs)
-    return _with_options(G, intercept, ridge)
+    store = _OnDemand(kernel, points, X.shape[1]).without_zeros()
+    return _gram_over(store, store, kernel, store.width, signs, normalize, intercept, ridge)
 
 
 # ------------------------------------------------------------------------------------------------------
@@ -4887,117 +4831,86 @@ def lazy_gram(
 # ------------------------------------------------------------------------------------------------------
 
 
-def _pairs(labels, n_classes):
-    """Return (point, right, wrong): for each pair its point, the point's class and one of the other classes."""
-    point, wrong = np.nonzero(labels[:, None] != np.arange(n_classes))
-    return point, labels[point], wrong
-
-
-class PairGram(Gram):
-    """G of several classes, made by `pair_gram`: a point of G is a pair (x_i, j) of a point and a wrong class.
+class _Pairs(_Store):
+    """Pairs (x_i, j) of a point and a wrong class, over the unsigned `Gram` K of the points.
 
     A pair stands for the row x_i (x) (e_{y_i} - e_j) / sqrt(2), which is never formed.  The coordinates are those of K
     for each class, one class after the other, times sqrt(2).
 
     Attributes
     ----------
-    K : Gram, the unsigned kernel matrix of the points
+    K : Gram of the points
     labels : array of int, shape (n_points,), the classes of the points
-    point, right, wrong : arrays, shape (pairs,), i, y_i and j
-    n_points, n_classes : int
-
-    Examples
-    --------
-    >>> fm.pair_gram(np.eye(2), [0, 1], 3)
-    <PairGram over DenseGram: 4 pairs of 3 classes of 2 points>
+    n_classes : int
+    point, right, wrong : arrays of int, shape (n,), i, y_i and j
     """
 
-    _made_by = "pair_gram"
+    made_by = "pair_gram"
 
-    def __init__(self, K: GramLike, labels: ArrayLike, n_classes: int) -> None:
-        K = _gram_of(K)
-        if K.labels is not None:
-            raise ValueError(
-                f"K must be unsigned, and this G has labels already: pair_gram takes K = {K._made_by}(X, ...), made "
-                "without y"
-            )
-        if _is_free(K.intercept):
-            raise ValueError('intercept="free" takes two classes: give K intercept=1.0, or none')
-        if K._has_ridge:
-            raise ValueError(
-                "K must have no ridge: give it to pair_gram(K, labels, k, ridge=...), for the pairs"
-            )
-        n_classes = _count(n_classes, "n_classes", 2)
-        labels = _labels(labels, len(K), "labels", range(n_classes)).astype(np.int64)
-        _refuse_beyond_memory(
-            64 * len(K) * n_classes,  # three numbers for each pair, weights and margins
-            f"the pairs of {len(K)} points and {n_classes} classes take {{}}: number the classes that occur from 0, "
-            "np.unique(labels, return_inverse=True)[1]",
-        )
-        point, right, wrong = (part.astype(np.int32) for part in _pairs(labels, n_classes))
+    def __init__(self, K, labels, n_classes, point, wrong):
         self.K = K
-        self.n = point.size
-        self.d = K.d
-        self.unit = K.unit
         self.labels = labels
-        self.kernel = K.kernel
-        self.normalize = K.normalize
-        self.intercept = K.intercept
-        self.origin = K.origin
-        self.point = point
-        self.right = right
-        self.wrong = wrong
-        self.n_points = len(K)
         self.n_classes = n_classes
-        self._access = "products" if K._access == "products" else "computed"
-        self._has_rows = K._has_rows
+        self.point = point
+        self.right = labels[point].astype(np.int32)
+        self.wrong = wrong
+        self.n = point.size
+        self.unit = K.unit
+        self.kind = f"pairs over {K._values.kind if not K._is_own else K._kind()}"
+        self.access = "products" if K._values.access == "products" else "computed"
+        self.work = n_classes * K._values.work
+        self.has_rows = K._has_rows
+        # Places of the scores f_{y_i}(x_i) and f_j(x_i) in a table (n_classes, n_points) that is read flat
+        self._places = [c.astype(np.int64) * len(K) + point for c in (self.right, wrong)]
 
-    def _kind(self):
-        return f"PairGram over {self.K._kind()}"
-
-    def _counts(self):
-        pairs = _counted(self.n, "pair")
-        return f"{pairs} of {self.n_classes} classes of {_counted(self.n_points, 'point')}"
+    @classmethod
+    def of_labels(cls, K, labels, n_classes):
+        point, wrong = np.nonzero(labels[:, None] != np.arange(n_classes))
+        return cls(K, labels, n_classes, point.astype(np.int32), wrong.astype(np.int32))
 
     @property
-    def _width(self):
-        return self.n_classes * self.K._width
+    def n_points(self):
+        return len(self.K)
 
     @property
-    def _work(self):
-        return self.n_classes * self.K._work
-
-    @property
-    def _more_precise(self):
-        return self.K._more_precise
-
-    def _class_weights(self, v):
-        """Return T of `pair_gram` in two parts, (2, n_classes, n): the sums, and what rounding takes from them."""
-        parts = np.zeros((2, self.n_classes, self.n_points))
-        _add_pair_weights(self.point, self.right, self.wrong, v, *parts)
-        _renormalize(parts[0].ravel(), parts[1].ravel())
-        return parts
-
-    def _differences(self, scores):
-        """Return the margins of the pairs, half the differences of scores, (n_classes, n_points)."""
-        m = np.empty(self.n)
-        _score_differences(self.point, self.right, self.wrong, scores, m)
-        return m
-
-    def _diagonal(self):
+    def squares(self):
         return self.K.diagonal()[self.point]
 
-    def _product(self, v):
-        return self._differences(self.K._products(self._class_weights(v)[0]))
+    @property
+    def error(self):
+        """v'Gv is half the sum of T_c'KT_c over the classes, whose ||T_c||_1 add up to 2."""
+        return 2.0 * self.K._error_of_squares()
 
-    def _add_column(self, i, c, m):
+    def counts(self):
+        points = _counted(self.n_points, "point")
+        return f"{_counted(self.n, 'pair')} of {self.n_classes} classes of {points}"
+
+    def class_weights(self, V):
+        """Return the class weights T of `pair_gram` for each row of V, (k n_classes, n_points)."""
+        size = self.n_classes * self.n_points
+        right, wrong = self._places
+        tables = [np.bincount(right, v, size) - np.bincount(wrong, v, size) for v in V]
+        return np.reshape(tables, (-1, self.n_points))
+
+    def differences(self, scores):
+        """Return the margins of the pairs, half the differences of k tables of scores, (k, n)."""
+        flat = scores.reshape(-1, self.n_classes * self.n_points)
+        right, wrong = self._places
+        return 0.5 * (flat.take(right, axis=1) - flat.take(wrong, axis=1))
+
+    def products(self, V):
+        return self.differences(self.K._products(self.class_weights(V)))
+
+    def column(self, i):
         column = np.zeros((1, self.n_points))
-        add_column(self.K, int(self.point[i]), c, column[0])
+        add_column(self.K, int(self.point[i]), 1.0, column[0])
+        out = np.zeros((1, self.n))
         i = slice(i, i + 1)
         pair = np.zeros(1, np.int32), self.right[i], self.wrong[i]
-        _add_pair_block(column, *pair, self.point, self.right, self.wrong, m[None])
+        _add_pair_block(column, *pair, self.point, self.right, self.wrong, out)
+        return out[0]
 
-    def _block(self, rows, columns):
+    def block(self, rows, columns):
         points, place = np.unique(self.point[rows], return_inverse=True)
         others, other = np.unique(self.point[columns], return_inverse=True)
         K = np.ascontiguousarray(self.K.block(points, others), np.float64)
@@ -5014,24 +4927,24 @@ class PairGram(Gram):
         )
         return out
 
-    def _rounding(self):
+    def restrict(self, index):
+        points, place = np.unique(self.point[index], return_inverse=True)
+        K = self.K.restrict(points)
+        return _Pairs(
+            K, self.labels[points], self.n_classes, place.astype(np.int32), self.wrong[index]
+        )
+
+    def rounding(self, G):
         """T adds n_classes - 1 weights up, v'm has a term for every pair."""
         margins = 1.01 * (self.K.rounding().margins + _sum_error(self.n_classes + 8))
         return Rounding(margins, margins + 1.01 * _sum_error(self.n + 8), 0.0)
 
-    def _error_of_squares(self):
-        """v'Gv is half the sum of T_c'KT_c over the classes, whose ||T_c||_1 add up to 2."""
-        return max(self.rounding().square, 2.0 * self.K._error_of_squares())
-
-    def _relative_lengths(self):
-        return self.K._relative_lengths()[self.point]
-
-    def _precise(self, v):
-        """Do as K does, with the sums of weights in two parts, the second of which is all but 0.
+    def precise(self, G, v):
+        """Do as K does, for the class weights as computed: n_classes - 2 additions change the length of w so much.
 
         A margin is half the difference of two rounded scores.  This adds up to 2 max_c |f_c(x_i)| 2^-53 to its error.
         """
-        (T, rest) = self._class_weights(v)
+        T = self.class_weights(v[None])
         squares = []
         lost = np.zeros(self.n_points)
         scores = np.empty_like(T)
@@ -5042,76 +4955,48 @@ class PairGram(Gram):
             size, scores[c], rounding = products
             lost = np.maximum(lost, rounding.lost)
             squares.append(size)
-            if rest[c].any():
-                m = self.K @ rest[c]
-                squares.append(2.0 * float(T[c] @ m))
-                scores[c] += m
-        m = self._differences(scores)
+        m = self.differences(scores)[0]
+        of_weights = 1.01 * _sum_error(self.n_classes - 2)
         error = _sum_error(2 * v.size + 16) ** 2
-        lost += _LAST * np.abs(scores).max(axis=0) / (self._diagonal().max() or 1.0)
+        lost += _LAST * np.abs(scores).max(axis=0) / (G._diagonal().max() or 1.0)
         return (
             0.5 * math.fsum(squares),
             m,
             Rounding(
                 rounding.margins + error,
                 rounding.square + 2.0 * error,
-                rounding.length * math.sqrt(2.0),
+                rounding.length * math.sqrt(2.0) + of_weights,
                 lost[self.point],
             ),
         )
 
-    def _restrict(self, index):
-        points, place = np.unique(self.point[index], return_inverse=True)
-        ridge = self._ridges()[index] if self._has_ridge else 0.0
-        K = self.K.restrict(points)
-        return self._changed(
-            n=len(index),
-            d=K.d,
-            K=K,
-            labels=self.labels[points],
-            ridge=ridge,
-            point=place.astype(np.int32),
-            right=self.right[index],
-            wrong=self.wrong[index],
-            n_points=points.size,
-        )
-
     # With a K of rows, the coordinates of a pair's row are those of the classes, one after the other.
 
-    def coordinates(self, index: Any = slice(None)) -> Array:
+    @property
+    def width(self):
+        return self.n_classes * self.K._width
+
+    def lifts(self, V):
+        return self.K._lifts(self.class_weights(V)).reshape(len(V), -1)
+
+    def margins(self, W):
+        return self.differences(self.K._table(W.reshape(len(W) * self.n_classes, -1)))
+
+    def coordinates(self, index):
         """Return the rows x_i (x) (e_{y_i} - e_j) / sqrt(2) of some pairs, written down."""
         points = math.sqrt(0.5) * self.K.coordinates(self.point[index])
         return _pair_rows(points, self.right[index], self.wrong[index], self.n_classes)
 
-    def _lift(self, v):
-        """Return sqrt(2) Z'v, (n_classes width,)."""
-        return np.concatenate([self.K._lift(weights) for weights in self._class_weights(v)[0]])
+    def separators(self, G, alpha):
+        return self.K._separators(self.class_weights(alpha)).reshape(len(alpha), -1)
 
-    def _margins(self, w):
-        """Return sqrt(1/2) Z w."""
-        return self._differences(self.K._table(w.reshape(self.n_classes, -1)))
+    def scores(self, G, alpha):
+        if self.has_rows:
+            return self.scores_of(G, G._separators(alpha, precise=len(alpha) == 1))
+        return self.K._scores(self.class_weights(alpha))
 
-    def _separators(self, alpha, precise=True):
-        """Return the separators of the classes, one behind the other, for each row of alpha, (k, n_classes width)."""
-        rows = []
-        for v in alpha:
-            sums, rest = self._class_weights(v)
-            separators = self.K._separators(sums, precise)
-            if precise:
-                separators += self.K._separators(rest)
-            rows.append(separators.ravel())
-        return np.array(rows)
-
-    def _scores(self, alpha):
-        if self._has_rows:
-            return self._scores_of(self._separators(alpha, precise=len(alpha) == 1))
-        return self.K._scores(np.concatenate([self._class_weights(v)[0] for v in alpha]))
-
-    def _scores_of(self, W):
+    def scores_of(self, G, W):
         return self.K._scores_of(W.reshape(len(W) * self.n_classes, -1))
-
-    def _by_output(self, scores, k):
-        return scores.reshape(len(scores), k, self.n_classes).swapaxes(0, 1)
 
 
 def pair_gram(K: GramLike, labels: ArrayLike, n_classes: int, *, ridge: ArrayLike = 0.0) -> Gram:
@@ -5134,7 +5019,7 @@ def pair_gram(K: GramLike, labels: ArrayLike, n_classes: int, *, ridge: ArrayLik
 
     Returns
     -------
-    G : PairGram
+    G : Gram over pairs
         It has n (n_classes - 1) pairs, point by point, wrong classes in order.  A product takes one with K per class.
 
     Raises
@@ -5165,8 +5050,28 @@ def pair_gram(K: GramLike, labels: ArrayLike, n_classes: int, *, ridge: ArrayLik
     array([0, 1, 2])
     """
     K = _gram_of(K)
+    if K.labels is not None:
+        raise ValueError(
+            f"K must be unsigned, and this G has labels already: pair_gram takes K = {K._values.made_by}(X, ...), made "
+            "without y"
+        )
+    if _is_free(K.intercept):
+        raise ValueError('intercept="free" takes two classes: give K intercept=1.0, or none')
+    if K._has_ridge:
+        raise ValueError(
+            "K must have no ridge: give it to pair_gram(K, labels, k, ridge=...), for the pairs"
+        )
+    n_classes = _count(n_classes, "n_classes", 2)
+    labels = _labels(labels, len(K), "labels", range(n_classes)).astype(np.int64)
+    _refuse_beyond_memory(
+        64 * len(K) * n_classes,  # three numbers for each pair, weights and margins
+        f"the pairs of {len(K)} points and {n_classes} classes take {{}}: number the classes that occur from 0, "
+        "np.unique(labels, return_inverse=True)[1]",
+    )
     _scale_of(K)
-    return _with_options(PairGram(K, labels, n_classes), 0.0, ridge)
+    pairs = _Pairs.of_labels(K, labels, n_classes)
+    facts = {name: getattr(K, name) for name in ("d", "kernel", "normalize", "intercept", "origin")}
+    return _with_ridge(Gram._over(pairs, labels=labels, _points=pairs, **facts), ridge)
 
 
 def _pair_rows(points, right, wrong, n_classes):
@@ -5176,24 +5081,6 @@ def _pair_rows(points, right, wrong, n_classes):
     rows[each, right] = points
     rows[each, wrong] = -points
     return rows.reshape(len(points), -1)
-
-
-@njit(cache=_CACHE)
-def _add_pair_weights(point, right, wrong, v, T, rest):
-    """T + rest <- T + rest + the class weights of pairs with weights v."""
-    for k in range(v.size):
-        i = point[k]
-        c = right[k]
-        j = wrong[k]
-        T[c, i], rest[c, i] = _add_exactly(T[c, i], rest[c, i], 1.0, v[k])
-        T[j, i], rest[j, i] = _add_exactly(T[j, i], rest[j, i], -1.0, v[k])
-
-
-@njit(cache=_CACHE)
-def _score_differences(point, right, wrong, scores, m):
-    """m_k <- (f_right - f_wrong) / 2 at the point of every pair."""
-    for k in range(m.size):
-        m[k] = 0.5 * (scores[right[k], point[k]] - scores[wrong[k], point[k]])
 
 
 @njit(cache=_CACHE)
@@ -5651,7 +5538,7 @@ def separator_margin(
 
     Parameters
     ----------
-    G : FeatureGram or SparseGram of rows z_i; PairGram over one of these; with ``support`` any G of two classes
+    G : Gram over rows z_i, or over pairs of such; with ``support`` any G of two classes
         Made by `features`, or by `pair_gram` of such; with a ridge or without.  Rows are those of G: give
         ``normalize=None`` for points as they are.  With ``support`` made by `gram` or `lazy_gram`, without a ridge.
     w : array, shape (d,); of pairs (n_classes, d), a row for each class; with ``support`` (k,)
@@ -5722,11 +5609,11 @@ def separator_margin(
     rows = _points_gram(G)
     if not rows._has_rows:
         raise TypeError(
-            f"w needs rows, and {type(rows).__name__} has none: give the numbers of the points of the weights w, as in "
+            f"w needs rows, and {rows._kind()} has none: give the numbers of the points of the weights w, as in "
             "support=svc.support_, or take features(X, y) for coordinates w"
         )
     d = rows._width
-    shape = (G.n_classes, d) if isinstance(G, PairGram) else (d,)
+    shape = (G.store.n_classes, d) if _is_pairs(G) else (d,)
 
     # 2. Take w apart: with a free intercept its own bias may stand behind it.
     w, bias = _weights_and_bias(G, w, shape)
@@ -5780,7 +5667,7 @@ def _margin_of_weights(G, w, support):
     # 1. Refuse a G of another function than that of the weights.
     G = _checked(G)
     kernel = G.kernel
-    if isinstance(G, PairGram) or G._has_ridge:
+    if _is_pairs(G) or G._has_ridge:
         raise ValueError("with support G must be that of two classes, without a ridge")
     if G.labels is None:
         raise ValueError("with support G must know its labels: make it by gram(X, y)")
@@ -5840,7 +5727,7 @@ def _margin_of_coordinates(G, ridge, w, bias, bias_error=0.0):
     w = np.ldexp(w.astype(np.float64), -exponent)
     goal = math.ldexp(1.0, -exponent)
     norm2 = sum(_precise_dot(w.ravel(), w.ravel()))
-    if isinstance(G, PairGram):
+    if _is_pairs(G):
         norm2 *= 0.5
     length = math.sqrt(norm2)
 
@@ -5849,7 +5736,7 @@ def _margin_of_coordinates(G, ridge, w, bias, bias_error=0.0):
         bias = math.fsum(part * goal for part in bias)
 
     # 3. Margins with their bias, and the largest term of these sums.
-    if isinstance(G, PairGram) and ridge is None:
+    if _is_pairs(G) and ridge is None:
         G = _near_the_least(G, w)
     m, term, error = _margins_of(G, w)
     if G.free_labels is not None:
@@ -5877,11 +5764,6 @@ def _margin_of_coordinates(G, ridge, w, bias, bias_error=0.0):
     return lower * (1.0 - _LAST), upper * (1.0 + _LAST)
 
 
-def _points_gram(G):
-    """Return the Gram matrix of the points: of pairs K."""
-    return G.K if isinstance(G, PairGram) else G
-
-
 def _near_the_least(G, w):
     """Return G on those pairs whose margins may be the least, as far as plain sums tell: few have to be summed up twice
     as precisely."""
@@ -5897,10 +5779,10 @@ def _margins_of(G, w):
     """
     rows = _points_gram(G)
     error = 2.0 * _sum_error(2 * rows._width + 16) ** 2 * math.sqrt(float(G._diagonal().max()))
-    if not isinstance(G, PairGram):
+    if not _is_pairs(G):
         return rows._precise_margins(w), 0.0, error
     scores = np.array([rows._precise_margins(separator) for separator in w])
-    return G._differences(scores), float(np.abs(scores).max()), error
+    return G.store.differences(scores)[0], float(np.abs(scores).max()), error
 
 
 def contradiction(X: Any, y: ArrayLike) -> tuple[int, int] | None:
@@ -6697,7 +6579,9 @@ def von_neumann(
 
     Examples
     --------
-    >>> result = fm.von_neumann(fm.FeatureGram([[1.0, 0.5], [-1.0, 0.5], [0.0, -1.0]]), eps=0.01)
+    >>> Z = [[1.0, 0.5], [-1.0, 0.5], [0.0, -1.0]]
+    >>> G = fm.features(Z, 1, normalize=None)
+    >>> result = fm.von_neumann(G, eps=0.01)
     >>> result.status, round(result.upper, 12)  # no margin above it
     ('infeasible', 0.0)
     """
@@ -7027,7 +6911,9 @@ def snkpvn(
 
     Examples
     --------
-    >>> result = fm.snkpvn(fm.FeatureGram([[1.0, 0.5], [-1.0, 0.5], [0.0, -1.0]]), delta=0.01)
+    >>> Z = [[1.0, 0.5], [-1.0, 0.5], [0.0, -1.0]]
+    >>> G = fm.features(Z, 1, normalize=None)
+    >>> result = fm.snkpvn(G, delta=0.01)
     >>> result.status, round(result.upper, 12)  # no margin above it
     ('infeasible', 0.0)
     """
@@ -7104,7 +6990,9 @@ def isnkpvn(
 
     Examples
     --------
-    >>> result = fm.isnkpvn(fm.FeatureGram([[1.0, 0.5], [-1.0, 0.5], [0.0, -1.0]]), eps=1e-6)
+    >>> Z = [[1.0, 0.5], [-1.0, 0.5], [0.0, -1.0]]
+    >>> G = fm.features(Z, 1, normalize=None)
+    >>> result = fm.isnkpvn(G, eps=1e-6)
     >>> result.status, round(result.upper, 12)  # no margin above it
     ('infeasible', 0.0)
     """
@@ -7220,7 +7108,7 @@ def winnow(
         return Bounds(lower - blur, upper + blur, 2.0 * blur)
 
     return drive(
-        FeatureGram(rows),
+        Gram._over(_Rows(rows)),
         _winnow_loop,
         (w, rows @ w, np.zeros(n), np.zeros(d)),
         lambda w, m, hits, score: (w, hits),
@@ -8853,7 +8741,7 @@ class _Play(NamedTuple):
 
 
 class _Game(NamedTuple):
-    """The rows z_i as a Gram, and the norm.  Rows of pairs are those of `PairGram` times sqrt(2)."""
+    """The rows z_i as a Gram, and the norm.  Rows of pairs are those of `pair_gram` times sqrt(2)."""
 
     G: Gram
     norm: Norm
@@ -8934,10 +8822,10 @@ def _norm_game(Z, norm, labels, n_classes=2):
     if not isinstance(norm, Norm):
         norm = NORMS[_choice(norm, "norm", tuple(NORMS))]
     rows, shape = _signed_rows(Z, labels)
-    G = _rows_as_given(rows)
-    _normalizers(G.diagonal(), None, "Z")  # refuses rows that are too long or too short
-    power = 2.0 ** math.frexp(math.sqrt(float(G.diagonal().max())))[1]
-    G = G._scaled(np.full(len(G), 1.0 / power))
+    store = _store_of_rows(rows)
+    _normalizers(store.squares, None, "Z")  # refuses rows that are too long or too short
+    power = 2.0 ** math.frexp(math.sqrt(float(store.squares.max())))[1]
+    G = Gram._over(store, d=store.width, _c=np.full(store.n, 1.0 / power))
     scale = 1.0
     if labels is not None:
         n_classes = max(
@@ -9621,10 +9509,10 @@ class _Problem:
     def matrix(self):
         """The matrix of the base if it is stored, or of rows that are wider than they are many, up to 4,000 points."""
         base = self.base
-        if isinstance(base, DenseGram):
-            return base.matrix
+        if isinstance(base.store, _Matrix):
+            return base.store.matrix
         n = self.n
-        if not isinstance(base, _RowGram) or n > min(base._width, _FEW_POINTS):
+        if not isinstance(base.store, _Rows) or n > min(base._width, _FEW_POINTS):
             return None
         every = np.arange(n)
         return _frozen(base.block(every, every))
@@ -9719,7 +9607,13 @@ class _Problem:
             y = self.free_labels[points]
             h = self.shift[points]
         factors = 1.0 / (self.lengths[points] * math.sqrt(self.scale))
-        _gather(self.matrix, points, start, self.ridge[points], y, h, factors, H)
+        c = np.ones(size)
+        offset = 0.0
+        if isinstance(self.base.store, _Matrix):  # whose values have no signs
+            c = self.base._spread(self.base._c)[points]
+            offset = self.base._constant**2
+        given = self.ridge[points], y, h, factors, c, offset
+        _gather(self.matrix, points, start, *given, H)
         self.reads[0] += 0.5 * (size - start) * (size + start + 1)
         _mirror(start, size, H)
 
@@ -9781,13 +9675,14 @@ class _Problem:
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
-def _gather(matrix, points, start, ridge, y, h, factors, H):
-    """H_ab <- (G_ij + [i = j] r_i + h_i y_j + y_i h_j) c_i c_j among points i, j, for rows a >= start and b <= a."""
+def _gather(matrix, points, start, ridge, y, h, factors, c, offset, H):
+    """H_ab <- (G_ij + [i = j] r_i + h_i y_j + y_i h_j) factors_i factors_j among points i, j, for rows a >= start and
+    b <= a, with G_ij = c_i c_j (matrix_ij + offset)."""
     for a in range(start, points.size):
         row = matrix[points[a]]
         out = H[a]
         for b in range(a + 1):
-            entry = row[points[b]] + (h[a] * y[b] + y[a] * h[b])
+            entry = c[a] * c[b] * (row[points[b]] + offset) + (h[a] * y[b] + y[a] * h[b])
             out[b] = entry * factors[a] * factors[b]
         out[a] += ridge[a] * factors[a] * factors[a]
 
@@ -9812,9 +9707,9 @@ def _adder(G):
 
     None if columns cost as much as products.
     """
-    if isinstance(G, DenseGram):
+    if isinstance(G.store, _Matrix):
         return functools.partial(_add_columns_of_matrix, G)
-    if isinstance(G, LazyGram):
+    if isinstance(G.store, _OnDemand):
         return _KeptColumns(G).add
     return None
 
@@ -9829,11 +9724,14 @@ def _add_columns_of_matrix(G, index, weights, m):
     if 2 * len(index) > m.size:  # more than a product, which reads half of G
         _add_by_product(G, index, weights, m)
     else:
-        _combine_rows(G.matrix, index, weights, m)
+        scaled = weights * _at(G._c, index)
+        total = np.zeros(m.size)
+        _combine_rows(G.store.matrix, index, scaled, total)
+        m += G._signed_sums(total, scaled)
 
 
 class _KeptColumns:
-    """Columns of K that a `LazyGram` has evaluated, while there is room for them."""
+    """Columns of a kernel on demand that have been evaluated, while there is room for them."""
 
     def __init__(self, G):
         self.G = G
@@ -9848,15 +9746,15 @@ class _KeptColumns:
         new = index[self.places[index] < 0][: len(self.columns) - self.count]
         for some in _slices(new.size, G.n):
             start = self.count + some.start
-            block = G._values(G.points.take(new[some]), G.points)
+            block = G.store.block(new[some], slice(None))
             self.columns[start : start + len(block)] = block
         self.places[new] = np.arange(self.count, self.count + new.size)
         self.count += new.size
         known = self.places[index] >= 0
         total = np.zeros(G.n)
-        scaled = weights[known] * G.c[index[known]]
+        scaled = weights[known] * _at(G._c, index[known])
         _combine_rows(self.columns, self.places[index[known]], scaled, total)
-        m += G.c * total
+        m += G._signed_sums(total, scaled)
         if not known.all():
             _add_by_product(G, index[~known], weights[~known], m)
 
@@ -9897,11 +9795,12 @@ def _has_few_coordinates(base):
     if not base._has_rows:
         return False
     d = base._width
-    return d < _LARGEST_FACE and base.n * d <= max(base._work, _WRITTEN_DOWN)
+    return d < _LARGEST_FACE and base.n * d <= max(base.store.work, _WRITTEN_DOWN)
 
 
 def _has_few_coordinates_a_class(pairs):
     """Return True if Newton steps can work on the rows of the points: a matrix for each class, too, is small."""
+    pairs = pairs.store
     if not _has_few_coordinates(pairs.K):
         return False
     return pairs.n_classes * pairs.K._width**2 <= _WRITTEN_DOWN
@@ -9917,10 +9816,12 @@ def _limits(G, scale, tol):
     least_ridge = np.min(G.ridge)
     has_enough_ridge = least_ridge >= _LEAST_RIDGE * base_scale
     points = _points_gram(base)
-    is_sparse = isinstance(points, SparseGram)  # then products with rows are cheaper than equations
+    is_sparse = isinstance(
+        points.store, _SparseRows
+    )  # then products with rows are cheaper than equations
     equations_pay = not is_sparse or points._width <= _FIRST_FACE
     in_coordinates = least_ridge > 0.0 and equations_pay and width < n
-    if isinstance(base, PairGram):
+    if _is_pairs(base):
         in_coordinates = in_coordinates and _has_few_coordinates_a_class(base)
     else:
         in_coordinates = in_coordinates and _has_few_coordinates(base)
@@ -9932,11 +9833,11 @@ def _limits(G, scale, tol):
         takes_newton_steps = not _is_on_demand(points) or _is_in_single_range(points)
     # 2. What steps on one weight, or one point, after another may take
     turns = 0
-    by_rows = isinstance(points, _RowGram) and points._work <= _WRITTEN_DOWN
-    by_points = isinstance(base, PairGram) and base._access != "products"
+    by_rows = isinstance(points.store, _Rows) and points.store.work <= _WRITTEN_DOWN
+    by_points = _is_pairs(base) and base.store.access != "products"
     if by_points or (by_rows and has_enough_ridge):
         turns = _TURNS
-    if by_rows and (points.n > _FEW_POINTS or points._work <= points.n**2):
+    if by_rows and (points.n > _FEW_POINTS or points.store.work <= points.n**2):
         # Rows instead: entries of so many points are not kept, or rows have fewer.
         by_points = False
     # 3. What is a witness, in units of the base, since a ridge is not rounded
@@ -9968,20 +9869,20 @@ def _is_in_single_range(K):
     some = np.unique(np.append(spread, diagonal.argmax()))
     wanted = K.block(some, some).sum(axis=1, dtype=np.float64)
     with np.errstate(all="ignore"):
-        points = K.points.take(some).astype(np.float32)
-        c = K.c[some].astype(np.float32)
-        found = c * K._sums(c[None], points, points)[0]
+        every = np.arange(some.size)
+        found = _SingleBlocks(K, some).product(every, every, np.ones(some.size))
     return bool((np.abs(found - wanted) <= 1e-3 * diagonal.max() * some.size).all())
 
 
 def _has_precise_products(G):
     """Return True if G can compute products more precisely."""
-    return type(_points_gram(G))._precise is not Gram._precise
+    K = _points_gram(G)
+    return K.store.precise_products if not K._is_own else type(K)._precise is not Gram._precise
 
 
 def _is_on_demand(K):
     """Return True if entries of a kernel matrix are evaluated when they are read, so that a copy of them pays."""
-    return isinstance(K, LazyGram)
+    return isinstance(K.store, _OnDemand)
 
 
 # ------------------------------------------------------------------------------------------------------
@@ -10298,11 +10199,11 @@ def _preconditioned_conjugate_gradients(product, precondition, measure, b, resid
 def _newton_on_classes(G, ridge, w, tol, most, few=0):
     """Minimize ||w||^2 / 4 + sum_i max(0, 1 - m_i)^2 / (2 r_i) over the separators of the classes, for pairs of rows.
 
-    w has the separators one behind the other, as `PairGram._lift` returns them, and m_i are the margins of the pairs.
+    w has the separators one behind the other, as `Gram._lift` returns them, and m_i are the margins of the pairs.
     Equations are solved by conjugate gradients, preconditioned by those of each class alone.  Return (weights, steps),
     where weights_i = max(0, 1 - m_i) / r_i, once their relative gap is tol, or no more than ``few`` are above 0.
     """
-    rows = G.K.coordinates()
+    rows = G.store.K.coordinates()
     m = G._margins(w)
     value = math.inf
     steps = 0
@@ -10319,7 +10220,7 @@ def _newton_on_classes(G, ridge, w, tol, most, few=0):
         # 1. The direction
         shares = (slacks > 0.0) / ridge
         inverses = np.linalg.inv(
-            _blocks_of_classes(rows, 0.5 * np.abs(G._class_weights(shares)[0]))
+            _blocks_of_classes(rows, 0.5 * np.abs(G.store.class_weights(shares[None])))
         )
         downhill = image - w
 
@@ -10327,7 +10228,7 @@ def _newton_on_classes(G, ridge, w, tol, most, few=0):
             return u + G._lift(shares * G._margins(u))
 
         def precondition(u, inverses=inverses):
-            return np.einsum("cij,cj->ci", inverses, u.reshape(G.n_classes, -1)).ravel()
+            return np.einsum("cij,cj->ci", inverses, u.reshape(len(inverses), -1)).ravel()
 
         goal = _ACTIVE_SHARE * _dot(downhill, precondition(downhill))
         direction, _ = _preconditioned_conjugate_gradients(
@@ -10359,7 +10260,7 @@ def _by_newton_steps(problem, limits, alpha, m):
     """Minimize by Newton steps in coordinates; return why they end."""
     base = problem.base
     end = "solved"
-    if isinstance(base, PairGram):
+    if _is_pairs(base):
         w = base._lift(alpha / problem.scale)
         # Equations get harder as slacks get fewer, and faces faster.
         few = 2 * _FIRST_FACE
@@ -10523,8 +10424,12 @@ def _at_hand(problem, alpha, m):
         first = max(0, start - _STREAMS) if G is K else 0
         rows = every[start : start + step]
         matrix[rows, first:] = K.block(rows, every[first:])
-    matrix = DenseGram._of(matrix)
-    G = matrix if G is K else G._changed(K=matrix)
+    matrix = Gram._over(_Matrix(matrix))
+    if G is not K:
+        pairs = G.store
+        store = _Pairs(matrix, pairs.labels, pairs.n_classes, pairs.point, pairs.wrong)
+        matrix = Gram._over(store)
+    G = matrix
     problem.kept = (points, G)
     return problem.kept
 
@@ -10534,22 +10439,25 @@ class _SingleBlocks:
 
     Attributes
     ----------
-    sums : the method `_sums` of G
+    kernel : Kernel
     points : the prepared points
     c : signs times normalisers
+    offset : the square of the constant feature
     """
 
     def __init__(self, G, points):
-        self.sums = G._sums
-        self.points = G.points.take(points).astype(np.float32)
-        self.c = G.c[points].astype(np.float32)
+        self.kernel = G.kernel
+        self.points = G.store.prepared.take(points).astype(np.float32)
+        self.c = G._spread(G._c)[points].astype(np.float32)
+        self.offset = G._constant**2
 
     def product(self, rows, columns, v):
         """Return the block times v, whose sums add up in double precision; one half is evaluated if rows is columns."""
         points = self.points.take(rows)
         others = points if rows is columns else self.points.take(columns)
         weights = self.c[columns] * v.astype(np.float32)
-        return self.c[rows] * self.sums(weights[None], others, points)[0]
+        sums = self.kernel.sums(weights[None], others, points)[0]
+        return self.c[rows] * (sums + self.offset * weights.sum(dtype=np.float64))
 
 
 def _nystroem_features(problem, points):
@@ -10561,7 +10469,7 @@ def _nystroem_features(problem, points):
     of `_at_hand` do.
     """
     n = points.size
-    entries = min(problem.base._work, 0.5 * n * n)  # that a product reads
+    entries = min(problem.base._values.work, 0.5 * n * n)  # that a product reads
     few = math.ceil(_LANDMARKS * math.sqrt(2.0 * entries / n))
     size = min(n, few, max(1, _WRITTEN_DOWN // n))
     # 1. The features of S, without those that have few digits
@@ -10766,17 +10674,19 @@ def _pass_over_rows(G, order, ridge, diagonal, v, w, y, bias, penalty):
 
     The bias is bias[0] + bias[1]; y is 0 where there is none.
     """
-    dot = np.empty(1)
-    move = np.empty(1)
     for i in order:
-        _set_dots(G, w, dot, i)
-        g = dot[0] + y[i] * (bias[0] + bias[1]) + ridge[i] * v[i] - 1.0
+        dot = _row_dot(G.store, i, w)
+        if G.constant != 0.0:
+            dot += G.constant * w[-1]
+        g = G.c[i] * dot + y[i] * (bias[0] + bias[1]) + ridge[i] * v[i] - 1.0
         weight = max(0.0, v[i] - g / diagonal[i])
-        move[0] = weight - v[i]
-        if move[0] != 0.0:
+        move = weight - v[i]
+        if move != 0.0:
             v[i] = weight
-            bias[1] += penalty * y[i] * move[0]
-            _add_rows(G, move, i, w)
+            bias[1] += penalty * y[i] * move
+            _add_row(G.store, i, G.c[i] * move, w)
+            if G.constant != 0.0:
+                w[-1] += G.c[i] * move * G.constant
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
@@ -10844,9 +10754,12 @@ def _pass_over_rows_of_points(K, labels, order, halves, inverses, v, W):
     scores = np.empty(classes)
     moves = np.empty(classes)
     for i in order:
-        factor, values, columns = _row(K, i)
+        factor = K.c[i]
+        values, columns = _row_of(K.store, i)
         for c in range(classes):
             scores[c] = 0.0
+            if K.constant != 0.0:
+                scores[c] = factor * K.constant * W[-1, c]
         for k in range(values.size):
             x = factor * values[k]
             j = columns[k]
@@ -10858,6 +10771,9 @@ def _pass_over_rows_of_points(K, labels, order, halves, inverses, v, W):
                 j = columns[k]
                 for c in range(classes):
                     W[j, c] += x * moves[c]
+            if K.constant != 0.0:
+                for c in range(classes):
+                    W[-1, c] += factor * K.constant * moves[c]
 
 
 def _entries_among(K, points, known_points, known):
@@ -10865,8 +10781,8 @@ def _entries_among(K, points, known_points, known):
 
     ``known`` has those among other points, ``known_points``, which are not evaluated again.  Both lists ascend.
     """
-    if isinstance(K, DenseGram) and points.size == len(K):
-        return np.asarray(K.matrix, np.float64)  # a copy would take as long as a few passes
+    if isinstance(K.store, _Matrix) and points.size == len(K):
+        return np.asarray(K.dense(), np.float64)  # without a copy, if it is the stored one
     is_known = np.isin(points, known_points)
     old = np.flatnonzero(is_known)
     new = np.flatnonzero(~is_known)
@@ -10889,7 +10805,7 @@ def _class_table(v, labels):
 
 def _by_points(problem, limits, alpha, m, gap):
     """Make steps on all weights of one point of pairs after another, over active points alone; return why they end."""
-    base = problem.base
+    base = problem.base.store
     n_points = base.n_points
     n_classes = base.n_classes
     pairs = (base.point, base.wrong)
@@ -10917,19 +10833,16 @@ def _by_points(problem, limits, alpha, m, gap):
         labels = base.labels[points]
         v_inside = v[points]
         ridge_inside = ridge[points]
+        each = np.arange(points.size)
         halves = 0.5 * entries.diagonal()
         inverses = 1.0 / (halves[:, None] + ridge_inside)
         scores = _class_table(v_inside, labels) @ entries
-        point, wrong = np.indices(v_inside.shape, dtype=np.int32).reshape(2, -1)
-        right = labels[point]
-        m_inside = np.empty(v_inside.size)
         is_pair = np.isfinite(ridge_inside)
         for _ in range(_TURNS):
             for _ in range(_PASSES):
                 order = rng.permutation(points.size)
                 _pass_over_points(entries, labels, order, halves, inverses, v_inside, scores)
-            _score_differences(point, right, wrong, scores, m_inside)
-            m_of_pairs = m_inside.reshape(v_inside.shape)[is_pair]
+            m_of_pairs = 0.5 * (scores[labels, each][:, None] - scores.T)[is_pair]
             gap_inside = _relative_gap(v_inside[is_pair], m_of_pairs, ridge_inside[is_pair])
             if gap_inside <= max(0.5 * limits.tol, _LEFT * gaps[-1]):
                 break
@@ -10984,7 +10897,7 @@ def _passes_over_rows(problem, v, w):
 
 def _passes_over_rows_of_points(problem):
     """Return the function that does as that of `_passes_over_rows`, on all weights of one point of pairs at a time."""
-    base = problem.base
+    base = problem.base.store
     rows = base.K.arrays
     pairs = (base.point, base.wrong)
     halves = 0.5 * base.K.diagonal()
@@ -11015,7 +10928,7 @@ def _by_descent(problem, limits, alpha, m):
     v = alpha / problem.scale
     start = alpha.copy()
     w = base._lift(v)
-    if isinstance(base, PairGram):
+    if _is_pairs(base):
         run = _passes_over_rows_of_points(problem)
     else:
         run = _passes_over_rows(problem, v, w)
@@ -11258,7 +11171,7 @@ def _balance(problem, alpha, points, P, H, L, tol):
 def _refine(problem, alpha, m, points, L):
     """Make Newton steps on a face by products in twice the working precision, if G has them, while they help."""
     # A class with access "products" need not know how to restrict itself to the points of a face.
-    if not _has_precise_products(problem.G) or problem.G._access == "products":
+    if not _has_precise_products(problem.G) or problem.G._values.access == "products":
         return
     if (
         problem.free_labels is not None and np.ptp(problem.free_labels[points]) == 0.0
@@ -11301,7 +11214,7 @@ def _first_method(problem, limits, support):
         return _FACES
     if limits.turns > 0:
         return _DESCENT
-    is_stored = problem.G._access == "stored"
+    is_stored = problem.G._values.access == "stored"
     if np.min(problem.ridge) > 0.0 or (
         is_stored and problem.free_labels is None
     ):  # else faces are faster
@@ -11402,7 +11315,7 @@ def _exact_loop(G, k, until, alpha, m, method, done, reads, problem, limits):
         following = _next_method(limits, current, end, support, is_halved, is_free)
         method[0] = following
         if current == _NEWTON and limits.in_coordinates and following == _PAIRS:
-            if support > _LARGEST_FACE or not isinstance(problem.base, PairGram):
+            if support > _LARGEST_FACE or not _is_pairs(problem.base):
                 # Nothing else sees more of so many points on so few coordinates, but the search after the run.
                 done[0] = limits.tol
                 break
@@ -11624,7 +11537,7 @@ class Witnesses(NamedTuple):
     Attributes
     ----------
     indices : array of int, shape (k,), ascending
-        The numbers of the points; of pairs those of the pairs, as in ``point``, ``right`` and ``wrong`` of `PairGram`.
+        The numbers of the points; of pairs those of the pairs, as in ``point``, ``right`` and ``wrong`` of ``G.store``.
     weights : array, shape (k,)
         Their weights p, all above 0, with the sum 1.
     upper : float
@@ -11635,7 +11548,7 @@ class Witnesses(NamedTuple):
 
     Examples
     --------
-    >>> found = fm.witnesses(fm.FeatureGram([[2.0], [3.0], [-1.0]]), [0.5, 0.0, 0.5])
+    >>> found = fm.witnesses(fm.features([[2.0], [3.0], [1.0]], [1, 1, -1], normalize=None), [0.5, 0.0, 0.5])
     >>> found.indices, found.weights.round(3), found.strict
     (array([0, 2]), array([0.333, 0.667]), True)
     """
@@ -11783,10 +11696,10 @@ def witnesses(G: GramLike, result: Result | ArrayLike) -> Witnesses | None:
 
 def _zero_rows(G, index):
     """Return those of some points whose rows are 0 for the numbers that G holds, as far as it holds rows or entries."""
-    if isinstance(G, PairGram):
-        points = G.point[index]
-        return index[np.isin(points, _zero_rows(G.K, points))]
-    if isinstance(G, DenseGram) and G._source is None:
+    if _is_pairs(G):
+        points = G.store.point[index]
+        return index[np.isin(points, _zero_rows(G.store.K, points))]
+    if isinstance(G.store, _Matrix) and G._points is None:
         return index[G.diagonal()[index] == 0.0]
     of_points = _rows_of(G, index)
     if of_points is None:
@@ -11813,7 +11726,7 @@ def _few_witnesses(G, index):
             return index[is_zero][:1], np.ones(1)
         return _few_by_products(G, index)
     rows, factors = balanced
-    best = max_margin(FeatureGram(rows))
+    best = max_margin(Gram._over(_Rows(rows)))
     if best.lower > 0.0:
         return nobody
     chosen = np.flatnonzero(best.p)
@@ -11826,7 +11739,7 @@ def _few_witnesses(G, index):
 def _few_by_products(G, index):
     """Do as `_few_witnesses`, for a G without rows."""
     if index.size < len(G):
-        if G._access == "products":
+        if G._values.access == "products":
             # It cannot leave points out.  A ridge keeps them from being witnesses.
             ridge = np.full(len(G), G.scale)
             ridge[index] = 0.0
@@ -11839,7 +11752,7 @@ def _few_by_products(G, index):
     p = best.p if len(G) == index.size else best.p[index]
     chosen = np.flatnonzero(p)
     p = p[chosen]
-    if G._access != "products":
+    if G._values.access != "products":
         # The roots of a matrix are rows, with half of its digits.
         H = G.block(chosen, chosen).astype(np.float64)
         H /= H.diagonal().max() or 1.0
@@ -11856,27 +11769,29 @@ def _rows_of(K, index):
 
     The common factor sqrt(1/2) of pairs is left out.
     """
-    if isinstance(K, DenseGram):
-        K = K._source
-    if isinstance(K, PairGram) and K.d is not None:
+    if _is_pairs(K) and K.d is not None:
+        pairs = K.store
         of_points = None
-        if index.size * K.n_classes * K.d <= _MOST_ENTRIES:
-            of_points = _rows_of(K.K, K.point[index])
+        if index.size * pairs.n_classes * K.d <= _MOST_ENTRIES:
+            of_points = _rows_of(pairs.K, pairs.point[index])
         if of_points is None:
             return None
         rows, c = of_points
-        return _pair_rows(rows, K.right[index], K.wrong[index], K.n_classes), c
-    if isinstance(K, _RowGram) and index.size * K._width <= _MOST_ENTRIES:
-        if isinstance(K, FeatureGram):
-            return K.rows[index].astype(np.float64), K.c[index]
-        return K.coordinates(index), np.ones(index.size)
-    is_linear = isinstance(K, LazyGram) and K.kernel.name == "linear"
+        return _pair_rows(rows, pairs.right[index], pairs.wrong[index], pairs.n_classes), c
+    points = K.store if K._points is None else K._points
+    c = K._spread(K._c)[index]
+    if isinstance(points, _Rows) and index.size * K._width <= _MOST_ENTRIES:
+        return K._with_constant(points.coordinates(index), K._constant), c
+    is_linear = isinstance(points, _OnDemand) and K.kernel.name == "linear"
     if is_linear and index.size * (K.d + 1) <= _MOST_ENTRIES:
-        rows = K.points.take(index).rows
-        rows = rows.toarray() if _is_sparse(rows) else np.asarray(rows)
-        constant = np.full((index.size, 1), _constant(K.intercept))
-        return np.hstack((rows, constant)), K.c[index]
+        return K._with_constant(_numbers_of(points, index), K._constant), c
     return None
+
+
+def _numbers_of(store, index):
+    """Return some points of a kernel on demand as it reads them, (k, d)."""
+    rows = store.prepared.take(index).rows
+    return rows.toarray() if _is_sparse(rows) else np.asarray(rows)
 
 
 def _balanced_rows(G, index):
@@ -11944,13 +11859,12 @@ def _exact_columns(G, index):
     the same points, since p'Kp = 0 if and only if K p = 0.
     """
     of_points = _rows_of(G, index)
-    K = G._source if isinstance(G, DenseGram) else G
     if of_points is not None:
         rows, c = of_points
         rows = [[Fraction(x) for x in row] for row in rows[:, rows.any(axis=0)].tolist()]
-    elif isinstance(K, LazyGram) and K.kernel.name == "poly":
-        rows = _exact_values(K, index)
-        c = K.c[index]
+    elif isinstance(G._points, _OnDemand) and G.kernel.name == "poly":
+        rows = _exact_values(G, index)
+        c = G._c[index]
     else:
         return None
     lengths = np.ones(index.size)
@@ -11974,15 +11888,14 @@ def _exact_columns(G, index):
 
 def _exact_values(K, index):
     """Return the values of the kernel "poly" at some points, (k, k), with the intercept, in rationals."""
-    rows = K.points.take(index).rows
-    rows = rows.toarray() if _is_sparse(rows) else np.asarray(rows)
+    rows = _numbers_of(K._points, index)
     exact = [[Fraction(x) for x in row] for row in rows[:, rows.any(axis=0)].tolist()]
     # Integers, over a common power of 2, are much faster than rationals.
     unit = max((x.denominator for row in exact for x in row), default=1)
     whole = [[int(x * unit) for x in row] for row in exact]
     gamma = Fraction(K.kernel.gamma) / unit**2
     coef0 = Fraction(K.kernel.coef0)
-    offset = Fraction(_constant(K.intercept)) ** 2
+    offset = Fraction(K._constant) ** 2
     return [
         [(gamma * sum(map(operator.mul, a, b)) + coef0) ** K.kernel.degree + offset for b in whole]
         for a in whole
@@ -12493,8 +12406,8 @@ class MaxMarginClassifier:
         signs = 2.0 * data.labels - 1.0 if n_classes == 2 else None
         form = {"normalize": self.normalize, "intercept": self._intercept()}
         if self._takes("linear"):
-            if form["intercept"] != 0.0 and _is_mapped(X):
-                X = np.array(X)  # to which a column is added, or from which a point is subtracted
+            if _is_free(form["intercept"]) and _is_mapped(X):
+                X = np.array(X)  # from which a point is subtracted
             G = features(X, signs, **form)
         else:
             params = {name: getattr(self, name) for name in _kernel_class(self.kernel).takes}
@@ -12630,7 +12543,7 @@ class MaxMarginClassifier:
             if n_classes == 2:
                 table = (result.p * (2.0 * data.labels - 1.0))[None]
             else:
-                table = G._class_weights(result.p)[0]
+                table = G.store.class_weights(result.p[None])
             support = np.flatnonzero(table.any(axis=0))
             coefficients = scores.common * table[:, support]
             if self.normalize == "unit":

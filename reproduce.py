@@ -764,7 +764,9 @@ def planted_power_law(n, d, rho, rng, power=1):
 
 def iterations(algorithm, Z, **options):
     """Count the iterations until an algorithm stops by itself on G = Z Z'; nan where it does not."""
-    result = algorithm(fm.FeatureGram(Z), trace_at=[], max_iter=10_000_000, **options)
+    result = algorithm(
+        fm.features(Z, 1, normalize=None), trace_at=[], max_iter=10_000_000, **options
+    )
     return result.n_iter if result.status in ("separated", "infeasible") else math.nan
 
 
@@ -798,7 +800,7 @@ def ramdas14_example(run, trials, points):
     for r in run.bar(np.geomspace(1, 10, points)):
         orders = [rng.permutation(100) for _ in range(trials)]
         for kind, Z in (("as they are", two_lines(r)), ("scaled to length 1", two_lines(1))):
-            margin = fm.max_margin(fm.FeatureGram(Z), tol=1e-9).lower
+            margin = fm.max_margin(fm.features(Z, 1, normalize=None), tol=1e-9).lower
             yield {
                 "points": kind,
                 "r": r,
@@ -1122,9 +1124,7 @@ def tangent_gram(W, X, scaling):
             kernel=lambda A, B: kernel.block(kernel.prepare(A), kernel.prepare(B)),
             normalize=scaling,
         )
-    K = fm.LazyGram(kernel, kernel.prepare(X), scaling, 0.0)
-    K.d = X.shape[1]  # of points as they are given
-    return K
+    return fm.lazy_gram(X, kernel=kernel, normalize=scaling)
 
 
 def sampling_rows(job, steps, scaling, X, y, X_test, y_test):
@@ -1410,7 +1410,10 @@ def toy_runs(run, steps):
     paths = {}
     for name, method in methods.items():
         # So many looks a decade are at every iteration.
-        paths[name] = trajectory(method, fm.FeatureGram(Z), steps, 10**4, **options).iterates @ Z
+        paths[name] = (
+            trajectory(method, fm.features(Z, 1, normalize=None), steps, 10**4, **options).iterates
+            @ Z
+        )
     return Z, paths
 
 

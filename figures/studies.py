@@ -195,7 +195,7 @@ def random_labels(n, most, rng):
     some = most  # dimensions
     while some - none > 1:
         d = (none + some) // 2
-        separated = fm.max_margin(fm.FeatureGram(u[:, :d]), tol=0.5).lower > 0
+        separated = fm.max_margin(fm.features(u[:, :d], 1, normalize=None), tol=0.5).lower > 0
         none, some = (none, d) if separated else (d, some)
     for d in some + 2 ** np.arange(int(math.log2(most - some)) + 1) - 1:
         yield u[:, :d] / np.linalg.norm(u[:, :d], axis=1, keepdims=True)
@@ -302,7 +302,9 @@ def subspace(run, n, d, margin, sets, labelled, dimensions, links, images, pairs
     }
     for family, drawn in run.bar(families.items()):
         for Z in drawn:
-            yield from rows_of_products(family, fm.FeatureGram(Z), BY_PRODUCTS | CUT_DOWN, steps)
+            yield from rows_of_products(
+                family, fm.features(Z, 1, normalize=None), BY_PRODUCTS | CUT_DOWN, steps
+            )
     for digits in run.bar(PAIRS[:pairs], "MNIST"):
         X, y, *_ = run.mnist(*digits)
         G = fm.gram(X[:images], y[:images])
@@ -480,10 +482,10 @@ def open2(run, n, equal, columns, seeds):
     Z = math.sqrt(0.5) * np.column_stack((np.ones(equal), np.eye(equal)))
     runs.append((f"{equal:,} points, inner products 1/2", "with momentum", Z, 32 * equal))
     for panel, data, Z, most in run.bar(runs):
-        best = fm.max_margin(fm.FeatureGram(Z), tol=1e-12)
+        best = fm.max_margin(fm.features(Z, 1, normalize=None), tol=1e-12)
         scale = np.max(np.sum(Z**2, axis=1))
         rho = (best.lower + best.upper) / 2 / math.sqrt(scale)
-        G = fm.DenseGram(Z @ Z.T / scale)
+        G = fm.Gram(Z @ Z.T / scale)
         momentum = panel != "without momentum"
         for seed in range(run.seed, run.seed + seeds):
             sampling = partial(fm.adaptive_sampling, seed=seed, momentum=momentum)
@@ -569,7 +571,7 @@ def image_rows(X, y):
     """Return rows Z of a Gaussian kernel matrix, Z Z' = G, and which of them support the maximum margin."""
     sizes, Q = np.linalg.eigh(fm.gram(X, y, sigma2=3.4**2))
     Z = Q * np.sqrt(np.maximum(sizes, 0))
-    p = fm.max_margin(fm.FeatureGram(Z), tol=1e-12).p
+    p = fm.max_margin(fm.features(Z, 1, normalize=None), tol=1e-12).p
     return Z, p > 1e-9 * p.max()
 
 
@@ -597,7 +599,7 @@ def approaches(Z, on_face, depth):
         # 20 or more in a period of a swing, pi / root
         looks = np.arange(0, t[enough.argmax()], max(1, 0.15 / root), dtype=int)
         options = {"lam0": 1e-6, "max_iter": looks[-1], "trace_at": looks, "keep_iterates": True}
-        alpha = algorithm(fm.FeatureGram(Z), step=gamma, **options).iterates[1:]
+        alpha = algorithm(fm.features(Z, 1, normalize=None), step=gamma, **options).iterates[1:]
         away = np.linalg.norm(alpha @ Z - w, axis=1) / np.linalg.norm(w)
         yield method, 1 / contraction, looks[1:], away
 
@@ -712,7 +714,7 @@ def open5(run, largest, sizes, draws, steps):
     """
     rng = run.rng()
     for n in run.bar(np.repeat(np.geomspace(20, largest, sizes).round().astype(int), draws)):
-        G = fm.FeatureGram(planted_power_law(n, 50, 0.05, rng))
+        G = fm.features(planted_power_law(n, 50, 0.05, rng), 1, normalize=None)
         for loss, options in LOSSES.items():
             looks = spaced(steps, 48)
             found = fm.momentum(G, tol=0.001, max_iter=steps, trace_at=looks, **options)
@@ -781,7 +783,7 @@ def steps(run, n, d, seeds, steps):
     problems = []
     for seed in range(run.seed, run.seed + seeds):
         Z = planted_power_law(n, d, 0.05, np.random.default_rng(seed))
-        problems.append((f"{seeds} drawn sets", seed, fm.FeatureGram(Z)))
+        problems.append((f"{seeds} drawn sets", seed, fm.features(Z, 1, normalize=None)))
     X, y, *_ = run.mnist(0, 1)
     run.facts["images"] = len(y)
     seen = X.any(axis=0)  # pixels that are always 0 change nothing
@@ -1409,7 +1411,7 @@ def kkt_gap(name, shapes, Z, theta, tol):
 
     rho_N is the largest margin. An upper end of min_i <z_i, theta> comes from its margin in l2.
     """
-    G = fm.FeatureGram(Z)
+    G = fm.features(Z, 1, normalize=None)
     low, high = fm.separator_margin(G, theta)
     if name == "length of all weights":
         best = fm.max_margin(G, tol=tol)
@@ -1821,7 +1823,7 @@ def linear_sparse(run, most):
 def thin_by_points(run, most):
     n = min(most, 1000)
     Z = planted_margin(n, n // 10, 0.001, run.rng())
-    G = fm.FeatureGram(Z)
+    G = fm.features(Z, 1, normalize=None)
     ours = partial(fm.max_margin, G, tol=GOAL)
     theirs = partial(interior_point, Z)
     label = "points of margin 0.001, no kernel"
@@ -2207,7 +2209,7 @@ def courses(run, n):
     yield "3 vs 5, narrow Gaussian kernel", fm.gram(X, y, gamma=1 / 6.8), True
     few = run.facts["drawn"] = min(4000, n)
     Z = planted_power_law(few, few // 20, 1e-3, run.rng())
-    yield "drawn points of margin 0.001", fm.FeatureGram(Z), True
+    yield "drawn points of margin 0.001", fm.features(Z, 1, normalize=None), True
     yield "3 vs 5, no kernel: no margin", fm.features(X, y), False
 
 
@@ -2232,7 +2234,7 @@ def race_trace(algorithm, G, seconds, runs):
 
 def race_peer(G, runs):
     """Return a solver for G, its median seconds from call to return, and the certified interval of its weights."""
-    if isinstance(G, fm.FeatureGram):
+    if G.kernel.name == "linear":
         solver = "PIQP"
         solve = partial(interior_point, G.coordinates())
     else:

@@ -650,7 +650,7 @@ def given(problem):
         if layer == "pairs":
             G = fm.pair_gram(G, problem.labels or [0] * len(problem.rows), problem.n_classes)
             continue
-        G = fm.DenseGram(G) if isinstance(G, np.ndarray) else G
+        G = fm.Gram(G) if isinstance(G, np.ndarray) else G
         if layer == "ridge":
             G = G.with_ridge(problem.ridge(len(G)))
         else:
@@ -663,7 +663,7 @@ def promises(problem, G):
     """(tol, eps): what a call on G promises of "certified" and "infeasible"."""
     eps = problem.options.get("eps", problem.options.get("delta", 0.0))
     if problem.algorithm == "max_margin":
-        G = fm.DenseGram(G) if isinstance(G, np.ndarray) else G
+        G = fm.Gram(G) if isinstance(G, np.ndarray) else G
         square = G.rounding().square
         of_base = G._changed(ridge=0.0).scale
         eps = (1e-9 if square == 0.0 else 3e-8) * math.sqrt(

@@ -217,7 +217,7 @@ def dense(Z):
 
 def free(G, y):
     """A representation or a matrix with a free intercept, for labels y."""
-    G = G if isinstance(G, fm.Gram) else fm.DenseGram(G)
+    G = G if isinstance(G, fm.Gram) else fm.Gram(G)
     return G._changed(labels=np.asarray(y, dtype=float), intercept="free")
 
 
@@ -226,34 +226,64 @@ def pairs(Z):
     return fm.pair_gram(dense(Z), np.zeros(len(Z)), 2)
 
 
+def features(Z):
+    """By rows that have their signs already."""
+    return fm.features(Z, 1, normalize=None)
+
+
 def sparse(Z):
-    """By the three arrays of a matrix in CSR format."""
-    row, column = np.nonzero(Z)
-    starts = np.concatenate(([0], np.cumsum(np.bincount(row, minlength=len(Z)))))
-    return fm.SparseGram(Z[row, column], column, starts, Z.shape[1])
+    """By the non-zeros of the rows."""
+    return features(Csr(Z))
 
 
 class Csr:
     """What `features` uses of a sparse matrix of SciPy, whose own are in test_peers.py."""
 
+    format = "csr"
+
     def __init__(self, X):
-        self.X = X
+        X = np.asarray(X)
         self.shape = X.shape
-        self.dtype = X.dtype
-        self.format = "csr"
-        self.nnz = np.count_nonzero(X)
+        rows, self.indices = np.nonzero(X)
+        self.data = X[rows, self.indices]
+        self.indptr = np.concatenate(([0], np.count_nonzero(X, axis=1).cumsum()))
+
+    @property
+    def dtype(self):
+        return self.data.dtype
+
+    @property
+    def nnz(self):
+        return self.data.size
+
+    @property
+    def T(self):  # noqa: N802
+        return Csr(self.toarray().T)
+
+    def toarray(self):
+        X = np.zeros(self.shape, self.dtype)
+        X[np.repeat(np.arange(self.shape[0]), np.diff(self.indptr)), self.indices] = self.data
+        return X
 
     def tocsr(self, copy=False):
-        if not copy:
-            return self
-        rows, self.indices = np.nonzero(self.X)
-        self.data = self.X[rows, self.indices]
-        counts = np.count_nonzero(self.X, axis=1)
-        self.indptr = np.concatenate(([0], counts.cumsum()))
-        return self
+        return Csr(self.toarray()) if copy else self
 
-    def astype(self, dtype):
-        return Csr(self.X.astype(dtype)).tocsr(copy=True)
+    def astype(self, dtype, copy=True):
+        return Csr(self.toarray().astype(dtype)) if copy or dtype != self.dtype else self
+
+    def __getitem__(self, index):
+        return Csr(self.toarray()[index])
+
+    def __matmul__(self, other):
+        if isinstance(other, Csr):
+            return Csr(self.toarray() @ other.toarray())
+        return self.toarray() @ other
+
+    def multiply(self, other):
+        return Csr(self.toarray() * other.toarray())
+
+    def sum(self, axis):
+        return self.toarray().sum(axis)
 
     def sum_duplicates(self):
         pass
@@ -267,7 +297,7 @@ def mapped(Z, dtype=np.float64):
     with tempfile.TemporaryFile() as file:
         X = np.memmap(file, dtype, shape=np.shape(Z))
     X[:] = Z
-    return fm.FeatureGram(X)
+    return fm.features(X, 1, normalize=None)
 
 
 class Rows:
@@ -335,9 +365,9 @@ def operator(Z):
     return Products(Rows(Z))
 
 
-PLAIN = {"dense": dense, "features": fm.FeatureGram}  # of the rows Z: every algorithm runs on these
+PLAIN = {"dense": dense, "features": features}  # of the rows Z: every algorithm runs on these
 REPRESENTATIONS = {**PLAIN, "pairs": pairs}
-BY_ROWS = {"features": fm.FeatureGram, "sparse": sparse, "mapped": mapped, "operator": operator}
+BY_ROWS = {"features": features, "sparse": sparse, "mapped": mapped, "operator": operator}
 
 
 def scale_of(G):
@@ -347,7 +377,7 @@ def scale_of(G):
 
 def without_margin(G):
     """What `max_margin` says where there is no margin: entries that are rounded may hide a small one."""
-    G = G if isinstance(G, fm.Gram) else fm.DenseGram(G)
+    G = G if isinstance(G, fm.Gram) else fm.Gram(G)
     _, _, rounding = G._measured(np.eye(1, len(G))[0], precise=True)
     return "infeasible" if rounding.square + rounding.length < 1e-20 else "rounding"
 

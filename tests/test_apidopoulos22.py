@@ -87,7 +87,7 @@ def dual_size(Z, alphas):
 
 def optimum(Z):
     """(w*, c*) from the exact solver."""
-    best = fm.max_margin(fm.FeatureGram(Z), tol=1e-12)
+    best = fm.max_margin(fm.features(Z, 1, normalize=None), tol=1e-12)
     w = Z.T @ best.p
     return w / (w @ w), best.p / (w @ w)
 
@@ -501,7 +501,12 @@ def planted_face(n, condition, seed):
 def away_from_the_first_axis(Z, algorithm, T, **options):
     """||w_t - w*||, t = 1, ..., T."""
     alphas, _ = whole_run(
-        algorithm, fm.FeatureGram(Z), T, lam0=1e-6, step=np.linalg.norm(Z, 2) ** -2, **options
+        algorithm,
+        fm.features(Z, 1, normalize=None),
+        T,
+        lam0=1e-6,
+        step=np.linalg.norm(Z, 2) ** -2,
+        **options,
     )
     return np.linalg.norm(alphas[1:] @ Z - np.eye(Z.shape[1])[0], axis=1)
 
@@ -763,7 +768,7 @@ def test_the_step_allows_for_an_eigenvalue_that_the_start_hardly_meets():
 )
 def test_the_step_over_rows_is_one_over_the_norm(shape):
     Z = np.random.default_rng(1).normal(size=shape)
-    check_step(fm.FeatureGram(Z), 1.0 / safe_step(Z))
+    check_step(fm.features(Z, 1, normalize=None), 1.0 / safe_step(Z))
 
 
 @pytest.mark.parametrize("power", [-190, -160, 160, 190])
@@ -771,7 +776,7 @@ def test_the_step_is_one_over_the_norm_at_extreme_scales(power):
     # Squares of the entries of G leave the range of floating point long before G does.
     Z, rho = PLANTED["feasible"]
     c = 10.0 ** (power / 2)
-    step = own_step(fm.FeatureGram(c * Z))[0] * c * c
+    step = own_step(fm.features(c * Z, 1, normalize=None))[0] * c * c
     assert 1.0 / 1.04 <= step / safe_step(Z) <= 1.0 + 1e-12
     for kind in PLAIN:
         result = fm.diagonal_descent(form(kind, c * Z), lam0=c * c, max_iter=300, trace_at=[])

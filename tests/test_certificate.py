@@ -39,7 +39,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def as_gram(G):
-    return G if isinstance(G, fm.Gram) else fm.DenseGram(G)
+    return G if isinstance(G, fm.Gram) else fm.Gram(G)
 
 
 def check_interval(kind, Z, alpha, p, lower, upper, rho=None, recurrences=0.0):
@@ -119,8 +119,8 @@ def test_the_margin_of_a_separator_holds_in_exact_arithmetic(kind, scale):
         )
         Z = scale * Z
         G = BY_ROWS[kind](Z)
-        best = fm.max_margin(fm.FeatureGram(Z))
-        root = math.sqrt(scale_of(fm.FeatureGram(Z)))
+        best = fm.max_margin(fm.features(Z, 1, normalize=None))
+        root = math.sqrt(scale_of(fm.features(Z, 1, normalize=None)))
         good = Z.T @ best.alpha
         for w in (
             good,
@@ -323,7 +323,10 @@ def test_no_lower_end_is_above_minus_the_root_of_the_true_scale():
     z[0] = 1.0
     for G, square in (
         (stored, 1 + Fraction(1, 2**54)),
-        (fm.FeatureGram(np.array([z, -z])), 1 + (z.size - 1) * Fraction(float(z[1])) ** 2),
+        (
+            fm.features(np.array([z, -z]), 1, normalize=None),
+            1 + (z.size - 1) * Fraction(float(z[1])) ** 2,
+        ),
     ):
         for alpha in (
             [0.0, 0.0],
@@ -590,7 +593,7 @@ def test_an_interval_holds_where_a_ridge_is_far_above_a_kernel_on_demand():
 
 def test_a_row_of_zeros_is_the_witness_from_any_weights_to_begin_with():
     for G in (
-        fm.FeatureGram(np.array([[1.0, 0.0], [0.0, 0.0], [2.0, 1.0]])),
+        fm.features(np.array([[1.0, 0.0], [0.0, 0.0], [2.0, 1.0]]), 1, normalize=None),
         np.diag([1.0, 0.0, 2.0]),
     ):
         for start in ([1.0, 1.0, 1.0], [0.0, 1.0, 0.0], [1.0, 0.0, 0.0]):
@@ -650,7 +653,7 @@ def test_a_few_long_points_cost_no_digits_of_the_others():
 )
 def test_weights_that_underflow_beside_others_are_counted(rows, ridge, alpha):
     """A power of two takes digits of the smallest weights; a point without length has nothing else."""
-    G = fm.FeatureGram(rows).with_ridge(ridge)
+    G = fm.features(rows, 1, normalize=None).with_ridge(ridge)
     n = len(rows)
     entries = [
         [Fraction(a[0]) * Fraction(b[0]) + (i == j) * Fraction(ridge) for j, b in enumerate(rows)]
@@ -717,7 +720,7 @@ def test_the_stated_rounding_covers_rows_that_are_themselves_rounded():
     rng = np.random.default_rng(0)
     for _ in range(20):
         Z = np.round(rng.normal(size=(6, 3)) * 2.0**30)
-        stored = fm.FeatureGram(Z.astype(np.float32).astype(np.float64))
+        stored = fm.features(Z.astype(np.float32).astype(np.float64), 1, normalize=None)
         v = rng.normal(size=6)
         v /= 1.01 * np.abs(v).sum()
         m = stored @ v
@@ -750,7 +753,7 @@ def test_certificates_of_weights_over_all_decades_hold_in_exact_arithmetic(preci
         alpha = rng.choice([-1.0, 1.0], 4) * 10.0 ** rng.uniform(-300.0, 300.0, 4)
         p = 10.0 ** rng.uniform(-310.0, 0.0, 4)
         p /= p.sum()
-        lower, upper = fm.certificate(fm.FeatureGram(Z), alpha, p, precise=precise)
+        lower, upper = fm.certificate(fm.features(Z, 1, normalize=None), alpha, p, precise=precise)
         of_alpha, of_p = exact.exact_interval(G, alpha, p)
         assert exact.signed_square(Fraction(lower)) <= of_alpha and of_p <= Fraction(upper) ** 2
 
@@ -791,7 +794,7 @@ def test_precise_products_of_features_are_within_their_bound():
     v = np.array([0.3, 0.2, 0.1, 1e-9])
     norm2, m, rounding = G._measured(v, precise=True)
     rows = [
-        [Fraction(float(c)) * int(x) for x in row] for c, row in zip(G.c, X.tolist(), strict=True)
+        [Fraction(float(c)) * int(x) for x in row] for c, row in zip(G._c, X.tolist(), strict=True)
     ]
     w = [sum(Fraction(float(a)) * row[j] for a, row in zip(v, rows, strict=True)) for j in range(2)]
     s = Fraction(scale_of(G))
@@ -833,7 +836,7 @@ def test_a_soft_margin_holds_in_exact_arithmetic_at_every_size(of_points, of_sep
     X = np.array([[1.0, 2.0], [3.0, -1.0], [-2.0, 1.0]]) * 10.0**of_points
     w = np.array([1.0, -1.0]) * 10.0**of_separator
     ridge = np.array([1.0, 2.0, 3.0]) * 10.0 ** (2 * of_points + of_ridge)
-    lower, upper = fm.separator_margin(fm.FeatureGram(X).with_ridge(ridge), w)
+    lower, upper = fm.separator_margin(fm.features(X, 1, normalize=None).with_ridge(ridge), w)
     w = [Fraction(x) for x in w]
     square = exact.dot(w, w)
     for row, r in zip(X, ridge, strict=True):
@@ -849,7 +852,7 @@ def test_points_at_zero_have_the_margin_of_their_ridge(kind):
     """Alone, when they are restricted to: then no point has a length."""
     Z = np.vstack((np.eye(3), np.zeros((2, 3))))
     whole = form(kind, Z)
-    whole = whole if isinstance(whole, fm.Gram) else fm.DenseGram(whole)
+    whole = whole if isinstance(whole, fm.Gram) else fm.Gram(whole)
     G = whole.with_ridge(np.full(5, 0.5)).restrict([3, 4])
     lower, upper = fm.certificate(G, np.ones(2), np.full(2, 0.5))
     assert lower <= 0.5 <= upper <= lower + 1e-12
@@ -947,7 +950,7 @@ def test_a_margin_that_rounding_hides_is_no_strict_proof(size):
     a = size * np.array([3.0, -1.0, -5.0, 2.0])
     for rows in (np.column_stack((a + 1.0, a)), np.column_stack((a + 1.0, a, 2.0 * a - 3.0))):
         assert has_margin(rows, np.ones(4, int), False)
-        found = fm.witnesses(fm.FeatureGram(rows), np.full(4, 0.25))
+        found = fm.witnesses(fm.features(rows, 1, normalize=None), np.full(4, 0.25))
         assert found is None or not found.strict
 
 
@@ -960,13 +963,15 @@ def test_elimination_finds_the_mixtures_of_fractions(seed):
     weights = rng.integers(1, 9, k).astype(np.float64)
     rows = np.vstack((rows, -(weights @ rows)))
     weights = np.append(weights, 1.0)
-    p = fm._proved(fm.FeatureGram(rows), np.arange(k + 1), weights)
+    p = fm._proved(fm.features(rows, 1, normalize=None), np.arange(k + 1), weights)
     assert p @ rows == pytest.approx(np.zeros(d), abs=1e-13)
     assert p == pytest.approx(
         weights / weights.sum(), rel=1e-12
     )  # they are a mixture of 0 as they are
     skew = fm._proved(
-        fm.FeatureGram(rows), np.arange(k + 1), weights * rng.uniform(0.99, 1.01, k + 1)
+        fm.features(rows, 1, normalize=None),
+        np.arange(k + 1),
+        weights * rng.uniform(0.99, 1.01, k + 1),
     )
     assert skew is None or (skew.min() >= 0.0 and abs(skew @ rows).max() <= 1e-13)
     assert d > 4 or skew is not None
@@ -976,7 +981,7 @@ def test_elimination_finds_the_mixtures_of_fractions(seed):
 def test_a_bias_belongs_to_the_rows_of_the_elimination(exponent):
     """+ at 0 and 2^k, - at 2^k + 1, twice: through the origin they are dependent, and a bias separates them."""
     x = np.array([0.0, 2.0**exponent, 2.0**exponent + 1.0])
-    G = free(fm.FeatureGram(np.column_stack((x, x)) * [[1], [1], [-1]]), [1, 1, -1])
+    G = free(fm.features(np.column_stack((x, x)) * [[1], [1], [-1]], 1, normalize=None), [1, 1, -1])
     found = fm.witnesses(G, [0.25, 0.25, 0.5])
     assert found is None or not found.strict
 
@@ -1007,7 +1012,7 @@ def test_the_elimination_is_that_of_the_true_rows():
     check(fm.features(X, y, normalize="unit"), rows)
     G = fm.features(X, y, normalize="unit", intercept="free")
     held = [
-        [x * Fraction(c) for x, c in zip(column, np.abs(G.c).tolist(), strict=True)]
+        [x * Fraction(c) for x, c in zip(column, np.abs(G._c).tolist(), strict=True)]
         for column in rows
     ]
     check(G, [*held, signs])
@@ -1023,7 +1028,7 @@ def test_the_elimination_is_that_of_the_true_rows():
             for j in range(3)
         ]
         check(G, [*values, signs] if intercept == "free" else values)
-    mixed = fm.FeatureGram([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+    mixed = fm.features([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], 1, normalize=None)
     assert fm._proved(mixed, every, np.full(3, 1.0 / 3.0)) is None
 
 
@@ -1034,11 +1039,11 @@ def test_witnesses_in_general_position_and_in_a_subspace(d):
     rows = rng.integers(-9, 10, (d, d)) + 20.0 * np.eye(d)
     rows = np.vstack((rows, -rows.sum(axis=0)))
     every = np.full(d + 1, 1.0 / (d + 1))
-    found = fm.witnesses(fm.FeatureGram(rows), every)
+    found = fm.witnesses(fm.features(rows, 1, normalize=None), every)
     assert found.strict and found.indices.size == d + 1
-    flat = fm.witnesses(fm.FeatureGram(np.hstack((rows, rows))), every)
+    flat = fm.witnesses(fm.features(np.hstack((rows, rows)), 1, normalize=None), every)
     assert flat.strict  # by elimination: rows in a subspace have no other proof
-    hidden = fm.FeatureGram(np.hstack((2.0**40 * rows + 1.0, 2.0**40 * rows)))
+    hidden = fm.features(np.hstack((2.0**40 * rows + 1.0, 2.0**40 * rows)), 1, normalize=None)
     tilted = fm.witnesses(hidden, every)
     assert tilted is None or not tilted.strict
 
@@ -1052,7 +1057,7 @@ def test_witnesses_in_every_representation():
         fm.features(X.astype(np.float32), y, normalize="max"),
         fm.gram(X, y, **options),
         fm.lazy_gram(X, y, **options),
-        fm.FeatureGram(y[:, None] * X),
+        fm.features(y[:, None] * X, 1, normalize=None),
         BY_ROWS["sparse"](y[:, None] * X),
     ):
         found = fm.witnesses(G, np.full(len(y), 1.0 / len(y)))
@@ -1098,14 +1103,14 @@ def test_witnesses_of_pairs_of_classes_and_of_polynomials():
 def test_points_that_have_a_ridge_are_no_witnesses():
     X = np.array([[1.0], [2.0], [3.0], [-1.0]])
     for ridge, left in (([0.0, 1.0, 0.0, 0.0], [0, 3]), ([1.0, 0.0, 1.0, 0.0], [1, 3])):
-        G = fm.FeatureGram(X).with_ridge(ridge)
+        G = fm.features(X, 1, normalize=None).with_ridge(ridge)
         found = fm.witnesses(G, np.full(4, 0.25))
         assert found.strict and set(found.indices) <= {i for i in range(4) if ridge[i] == 0.0}
         assert left[1] in found.indices
     assert fm.witnesses(fm.features(X, [1, 1, -1, -1], ridge=0.5), np.full(4, 0.25)) is None
     # Two opposite points, of which one has a ridge; rows or products alone.
     Z = np.array([[1.0, 0.0], [-1.0, 0.0], [-1.0, 0.1], [1.0, 0.1]])
-    for G in (fm.FeatureGram(Z), operator(Z)):
+    for G in (fm.features(Z, 1, normalize=None), operator(Z)):
         p = [0.5, 0.5, 0.0, 0.0]
         assert set(fm.witnesses(G, p).indices) == {0, 1}
         assert fm.witnesses(G.with_ridge([0.0, 0.5, 0.0, 0.0]), p) is None
@@ -1119,7 +1124,7 @@ def test_points_whose_factor_cancels_are_tried_as_a_witness(seed):
         n = int(rng.integers(4, 10))
         X = rng.normal(size=(n, int(rng.integers(1, 5))))
         y = rng.choice([-1, 1], n)
-        G = fm.FeatureGram(y[:, None] * X)
+        G = fm.features(y[:, None] * X, 1, normalize=None)
         result = fm.max_margin(G)
         assert result.status == ("certified" if has_margin(X, y, False) else "infeasible")
         if result.status == "infeasible":
@@ -1127,13 +1132,13 @@ def test_points_whose_factor_cancels_are_tried_as_a_witness(seed):
 
 
 def test_witnesses_say_what_they_prove():
-    found = fm.witnesses(fm.FeatureGram([[1.0], [2.0], [-1.0]]), [0.5, 0.0, 0.5])
+    found = fm.witnesses(fm.features([[1.0], [2.0], [-1.0]], 1, normalize=None), [0.5, 0.0, 0.5])
     assert repr(found) == "Witnesses(no separator, by 2 witnesses: 0, 2)"
-    found = fm.witnesses(fm.FeatureGram([[0.0], [1.0]]), [0.5, 0.5])
+    found = fm.witnesses(fm.features([[0.0], [1.0]], 1, normalize=None), [0.5, 0.5])
     assert repr(found) == "Witnesses(no separator, by 1 witness: 0)"
     found = fm.witnesses([[1.0, -1.0], [-1.0, 1.0]], [0.5, 0.5])
     assert repr(found) == "Witnesses(no margin above 2.2e-08, by 2 witnesses: 0, 1)"
-    G = fm.FeatureGram([[1.0], [2.0]])
+    G = fm.features([[1.0], [2.0]], 1, normalize=None)
     assert fm.witnesses(G, fm.max_margin(G)) is None
 
 

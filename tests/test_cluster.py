@@ -85,7 +85,7 @@ def test_workers_and_memory_agree(client, tmp_path, name, max_iter):
     np.testing.assert_allclose(G.block(some, some), Z[3:9] @ Z[3:9].T, rtol=0, atol=1e-14)
     remote, local = (
         fm.ALGORITHMS[name](G, max_iter=max_iter, trace_at=[3], keep_iterates=True)
-        for G in (G, fm.FeatureGram(Z))
+        for G in (G, fm.features(Z, 1, normalize=None))
     )
     same_result(remote, local, rtol=1e-9)
     Xnew = np.random.default_rng(0).normal(size=(4, Z.shape[1]))

@@ -115,7 +115,7 @@ POINTS = {  # every function that is given points, and what it calls them
     "training points": (lambda T: fm.kernel_matrix(T, X), "A"),
     "Xnew": (lambda T: fm.gram(X, Y).decision_function(np.ones(4), T), "Xnew"),
     "Xnew of rows": (lambda T: fm.features(X, Y).decision_function(np.ones(4), T), "Xnew"),
-    "FeatureGram": (lambda T: fm.FeatureGram(T), "rows"),
+    "signed rows": (lambda T: fm.features(T, 1, normalize=None), "X"),
     "contradiction": (lambda T: fm.contradiction(T, Y), "X"),
     "winnow": (lambda T: fm.winnow(T, eta=0.1, max_iter=3), "Z"),
     "norm_margin": (lambda T: fm.norm_margin(T, "l1", max_iter=3), "Z"),
@@ -316,12 +316,16 @@ def test_the_same_numbers_are_taken_in_every_form():
     }
     for name, form in forms.items():
         assert np.array_equal(np.asarray(fm.features(form, Y)), np.asarray(wanted)), name
-    assert np.array_equal(fm.features(WHOLE > 2, normalize=None).rows, (WHOLE > 2).astype(float))
+    assert np.array_equal(
+        fm.features(WHOLE > 2, normalize=None).store.rows, (WHOLE > 2).astype(float)
+    )
     edge = np.array([[2**53, -(2**53)], [1, 0]])
-    assert np.array_equal(fm.FeatureGram(edge).rows, edge.astype(np.float64))
-    assert np.array_equal(fm.FeatureGram(edge.tolist()).rows, edge.astype(np.float64))
+    assert np.array_equal(fm.features(edge, 1, normalize=None).store.rows, edge.astype(np.float64))
+    assert np.array_equal(
+        fm.features(edge.tolist(), 1, normalize=None).store.rows, edge.astype(np.float64)
+    )
     for size in (1e-100, 1e100):
-        assert fm.max_margin(fm.FeatureGram([[size, 0.0]])).lower > 0.99 * size
+        assert fm.max_margin(fm.features([[size, 0.0]], 1, normalize=None)).lower > 0.99 * size
 
 
 @pytest.mark.parametrize("shape", [(4,), (4, 2, 1), (0, 2), (4, 0)])
@@ -343,7 +347,7 @@ VECTORS = {  # every function that is given a number for each point, and what it
     "alpha": (lambda v: fm.certificate(np.eye(4), v, np.full(4, 0.25)), "alpha"),
     "p": (lambda v: fm.certificate(np.eye(4), np.ones(4), v), "p"),
     "result": (lambda v: fm.gram(X, Y).decision_function(v, X), "result"),
-    "separator": (lambda v: fm.separator_margin(fm.FeatureGram(np.eye(4)), v), "w"),
+    "separator": (lambda v: fm.separator_margin(fm.features(np.eye(4), 1, normalize=None), v), "w"),
     "v": (lambda v: fm.project_simplex(v), "v"),
     "g": (lambda v: fm.entropy_prox(v, 1.0), "g"),
     "q": (lambda v: fm.l2_prox(np.ones(4), 1.0, v), "q"),
@@ -398,7 +402,7 @@ RATIOS = {  # a ridge, a weight or a C beside which rounding hides the rest
     "ridge below": (lambda: ridged(1e-16), ["ridge", "1e-16", "4e-16", "np.where"]),
     "ridge above": (lambda: ridged(1e17), ["ridge", "1e+17", "4e+16", "np.minimum"]),
     "one of many": (lambda: ridged([0.0, 1e-20]), ["ridge", "row 1", "1e-20"]),
-    "with_ridge": (lambda: fm.DenseGram(np.eye(2)).with_ridge(1e-20), ["ridge", "1e-20"]),
+    "with_ridge": (lambda: fm.Gram(np.eye(2)).with_ridge(1e-20), ["ridge", "1e-20"]),
     "pairs": (lambda: fm.pair_gram(np.eye(2), [0, 1], 2, ridge=1e30), ["ridge", "1e+30"]),
     "large C": (lambda: fit(C=1e16), ["C=1e+16", "to 1.2e+15,", "C=inf"]),
     "small C": (lambda: fit(C=1e-20), ["C=1e-20", "from 1.3e-17 "]),
@@ -489,7 +493,7 @@ MATRICES = {  # a matrix that is no G, and words
 TAKES_MATRIX = {  # every function that is given a matrix, and what it calls it
     **{name: (lambda M, name=name: run(name, M), "G") for name in fm.ALGORITHMS},
     "certificate": (lambda M: fm.certificate(M, [1.0, 1.0], [0.5, 0.5]), "G"),
-    "DenseGram": (fm.DenseGram, "G"),
+    "Gram": (fm.Gram, "G"),
     "pair_gram": (lambda M: fm.pair_gram(M, [0, 1], 2), "G"),
     "precomputed": (lambda M: fm.gram(M, [1, -1], kernel="precomputed", normalize=None), "X"),
     "callable": (
@@ -499,7 +503,7 @@ TAKES_MATRIX = {  # every function that is given a matrix, and what it calls it
 }
 
 
-@beside(TAKES_MATRIX, MATRICES, whole=["DenseGram", "certificate", "precomputed", "callable"])
+@beside(TAKES_MATRIX, MATRICES, whole=["Gram", "certificate", "precomputed", "callable"])
 def test_what_is_no_kernel_matrix_is_refused(function, case):
     call, name = TAKES_MATRIX[function]
     matrix, words = MATRICES[case]
@@ -518,7 +522,7 @@ def test_a_matrix_of_a_size_beyond_what_products_allow_is_refused(size):
         points = [[long, 0.0], [0.0, long]]
         options = {"kernel": "linear", "normalize": None}
         for call in (
-            lambda: fm.max_margin(fm.FeatureGram(points)),
+            lambda: fm.max_margin(fm.features(points, 1, normalize=None)),
             lambda: fm.gram(points, [1, -1], **options),
             lambda: fm.lazy_gram(points, [1, -1], **options),
         ):
@@ -543,7 +547,7 @@ def test_an_asymmetry_of_single_precision_is_averaged_away():
     rng = np.random.default_rng(0)
     Z = rng.normal(size=(30, 5)) + 2.0
     single = (Z.astype(np.float32) @ Z.T.astype(np.float32)) * (1.0 + 1e-7 * rng.random((30, 30)))
-    kept = np.asarray(fm.DenseGram(single))
+    kept = np.asarray(fm.Gram(single))
     assert np.array_equal(kept, kept.T) and kept.dtype == np.float64
     np.testing.assert_allclose(kept, (single + single.T) / 2, rtol=1e-15)
     result = fm.max_margin(single)
@@ -555,7 +559,9 @@ def test_an_asymmetry_of_single_precision_is_averaged_away():
         kernel=lambda A, B: A.astype(np.float32) @ B.T.astype(np.float32),
         normalize=None,
     )
-    assert abs(fm.max_margin(G).upper - fm.max_margin(fm.FeatureGram(Z)).upper) < 1e-5
+    assert (
+        abs(fm.max_margin(G).upper - fm.max_margin(fm.features(Z, 1, normalize=None)).upper) < 1e-5
+    )
 
 
 def test_points_with_both_labels_have_no_margin_under_a_kernel_in_single_precision():
@@ -581,10 +587,11 @@ def in_file(tmp_path, points):
 
 def test_mapped_points_are_read_in_place_or_refused(tmp_path):
     points = in_file(tmp_path, X)
-    assert np.shares_memory(fm.features(points, Y).rows, points)
-    assert np.shares_memory(fm.lazy_gram(points, Y).points.rows, points)
-    words = ["mapped file", "adds a column", "X = np.array(X)"]
-    check_raises(lambda: fm.features(points, Y, intercept=1.0), ValueError, words)
+    assert np.shares_memory(fm.features(points, Y).store.rows, points)
+    assert np.shares_memory(fm.lazy_gram(points, Y).store.prepared.rows, points)
+    one, two = (fm.features(given, Y, intercept=1.0) for given in (points, np.array(points)))
+    assert np.shares_memory(one.store.rows, points)
+    assert np.array_equal(one.dense(), two.dense())
     away = in_file(tmp_path, X + 1e6)
     free = {"normalize": None, "intercept": "free"}
     for call in (
@@ -876,17 +883,11 @@ def without_d():
     return G
 
 
-def sparse_gram(**changes):
-    """Two rows of two entries each."""
-    fields = {"values": np.ones(4), "columns": [0, 1, 0, 1], "starts": [0, 2, 4], **changes}
-    return fm.SparseGram(**{name: np.array(field) for name, field in fields.items()}, dimension=2)
-
-
 REFUSED = (TypeError, ValueError, IndexError)
 POINTS_FAR = X + 100.0
 FREE = {"normalize": None, "intercept": "free"}
 TABLES = np.ones((4, 2, 3))
-ROWS = fm.FeatureGram(X)
+ROWS = fm.features(X, 1, normalize=None)
 
 
 REFUSALS = {  # by what is wrong: calls, their error, and words
@@ -1081,12 +1082,12 @@ REFUSALS = {  # by what is wrong: calls, their error, and words
         (lambda: fm.momentum(X), ValueError, ["(4, 2)", "gram(X, y) or features(X, y)"]),
     ],
     "a G in place of points": [
-        (lambda: fm.gram(K.signed(Y), Y), TypeError, ["X", "DenseGram"]),
-        (lambda: fm.features(K), TypeError, ["X", "DenseGram"]),
-        (lambda: fm.lazy_gram(fm.features(X, Y), Y), TypeError, ["X", "FeatureGram"]),
-        (lambda: fm.gram(fm.lazy_gram(X)), TypeError, ["X", "LazyGram"]),
-        (lambda: fitted().fit(K.signed(Y), Y), TypeError, ["X", "DenseGram"]),
-        (lambda: fm.winnow(fm.features(X, Y)), TypeError, ["Z", "FeatureGram"]),
+        (lambda: fm.gram(K.signed(Y), Y), TypeError, ["X", "Gram"]),
+        (lambda: fm.features(K), TypeError, ["X", "Gram"]),
+        (lambda: fm.lazy_gram(fm.features(X, Y), Y), TypeError, ["X", "Gram"]),
+        (lambda: fm.gram(fm.lazy_gram(X)), TypeError, ["X", "Gram"]),
+        (lambda: fitted().fit(K.signed(Y), Y), TypeError, ["X", "Gram"]),
+        (lambda: fm.winnow(fm.features(X, Y)), TypeError, ["Z", "Gram"]),
     ],
     "labels": [
         (lambda: fm.gram(X, [1, -1, 2, 1]), ValueError, ["labels", "y[2] is 2"]),
@@ -1098,7 +1099,7 @@ REFUSALS = {  # by what is wrong: calls, their error, and words
         ),
         (lambda: fm.max_margin(Own(X, [1, 1, 1, 1])), ValueError, ["labels", "-1 and +1"]),
         (lambda: fm.max_margin(Own(X, [2, -1, 1, 1])), ValueError, ["labels", "-1 and +1"]),
-        (lambda: fm.PairGram(fm.gram(X, Y), [0, 1, 0, 1], 2), ValueError, ["labels already"]),
+        (lambda: fm.pair_gram(fm.gram(X, Y), [0, 1, 0, 1], 2), ValueError, ["labels already"]),
         (lambda: fm.pair_gram(fm.gram(X, Y), [0, 1, 0, 1], 2), ValueError, ["pair_gram takes K"]),
         (lambda: fm.gram(X, Y).signed(Y), ValueError, ["labels already"]),
         (lambda: fm.pair_gram(fm.gram(X, **FREE), Y > 0, 2), ValueError, ["free"]),
@@ -1192,11 +1193,11 @@ REFUSALS = {  # by what is wrong: calls, their error, and words
         *(
             (lambda G=G, w=w: fm.separator_margin(G, w), error, words)
             for G, w, error, words in (
-                (fm.gram(X, Y), np.ones(4), TypeError, ["w", "rows", "DenseGram", "features"]),
-                (fm.lazy_gram(X, Y), np.ones(4), TypeError, ["rows", "LazyGram"]),
+                (fm.gram(X, Y), np.ones(4), TypeError, ["w", "rows", "over a matrix", "features"]),
+                (fm.lazy_gram(X, Y), np.ones(4), TypeError, ["rows", "on demand"]),
                 (Own(X), np.ones(2), TypeError, ["rows", "Own", "support"]),
                 (fm.features(X, Y), np.ones(3), ValueError, ['intercept="free"']),
-                (fm.pair_gram(K, Y > 0, 2), np.ones((2, 4)), TypeError, ["rows", "DenseGram"]),
+                (fm.pair_gram(K, Y > 0, 2), np.ones((2, 4)), TypeError, ["rows", "over a matrix"]),
                 (ROWS, np.ones(3), ValueError, ["w", "(2,)", "(3,)"]),
                 (ROWS, np.ones((1, 2)), ValueError, ["w"]),
                 (ROWS, np.zeros(2), ValueError, ["w", "0"]),
@@ -1323,12 +1324,6 @@ REFUSALS = {  # by what is wrong: calls, their error, and words
         (lambda: fm.momentum(without_d()), TypeError, ["Own gives no d", "_rounding()"]),
         (lambda: fm.momentum(lacking(unit=None)), TypeError, ["Lacking", "unit = 2.0**-53"]),
         (lambda: Own(EYE).restrict([0, 1]), NotImplementedError, ["Own has no _restrict"]),
-        (lambda: sparse_gram(columns=[0, 9, 0, 1]), ValueError, ["columns", "0 to 1"]),
-        (lambda: sparse_gram(columns=[0, 1, 1]), ValueError, ["columns", "one for each"]),
-        (lambda: sparse_gram(columns=[0, 1, 0, 0]), ValueError, ["ascend"]),
-        (lambda: sparse_gram(columns=[1, 0, 0, 1]), ValueError, ["ascend"]),
-        (lambda: sparse_gram(starts=[0, 5, 4]), ValueError, ["starts"]),
-        (lambda: sparse_gram(values=[1.0, INF, 1.0, 1.0]), ValueError, ["values", "finite"]),
     ],
     "vectors": [
         (lambda: K @ np.ones(3), ValueError, ["v"]),
@@ -1481,7 +1476,7 @@ def test_an_option_that_no_algorithm_has_is_refused_in_the_name_of_the_algorithm
 @pytest.mark.parametrize("name", CALLS)
 def test_rows_of_zeros_are_refused_as_such(name):
     if not CALLS[name].rows:
-        zeros = fm.FeatureGram(0.0 * EYE)
+        zeros = fm.features(0.0 * EYE, 1, normalize=None)
         check_raises(lambda: run(name, zeros), ValueError, ["max_i G_ii is 0"])
 
 
@@ -1516,7 +1511,7 @@ def test_an_asymmetric_callable_kernel_is_refused_in_every_block(where):
 
 KINDS = {
     **REPRESENTATIONS,
-    "dense": lambda Z: fm.DenseGram(Z @ Z.T),
+    "dense": lambda Z: fm.Gram(Z @ Z.T),
     **BY_ROWS,
     "lazy": lambda Z: fm.lazy_gram(Z, normalize=None, kernel="linear").signed(Y),
 }
@@ -1680,7 +1675,6 @@ def test_sparse_points_are_refused_as_arrays_are(sp):
         (lambda: fm.features(S, 2 * Y), ValueError, ["y"]),
         (lambda: fm.features(S, Y[1:]), ValueError, ["y", "4 entries"]),
         (lambda: fm.features(S, Y, normalize="l2"), ValueError, ["normalize", "'l2'"]),
-        (lambda: fm.FeatureGram(S), TypeError, ["rows is sparse", "features(rows, np.ones"]),
     ):
         check_raises(call, error, words)
 
@@ -1700,7 +1694,7 @@ ARRAYS_ONLY = {  # a sparse S of 4 rows and 4 columns where only arrays will do 
     "project_simplex": (lambda S: fm.project_simplex(S), "v"),
     "entropy_prox": (lambda S: fm.entropy_prox(S, 1.0), "g"),
     "l2_prox": (lambda S: fm.l2_prox(UNIFORM, 1.0, S), "q"),
-    "DenseGram": (lambda S: fm.DenseGram(S), "G"),
+    "Gram": (lambda S: fm.Gram(S), "G"),
     **{
         name: (lambda S, name=name: run(name, S), "Z" if CALLS[name].rows else "G")
         for name in CALLS

@@ -117,7 +117,11 @@ def test_every_algorithm_takes_its_problem_alone(name):
     algorithm = getattr(fm, name)
     scale = 1e-3
     for Z, rho in (PLANTED["feasible"], PLANTED["simplex"]):
-        result = algorithm(scale * Z) if name == "winnow" else algorithm(fm.FeatureGram(scale * Z))
+        result = (
+            algorithm(scale * Z)
+            if name == "winnow"
+            else algorithm(fm.features(scale * Z, 1, normalize=None))
+        )
         if name == "winnow":
             assert (result.status == "separated") == (rho > 0.0)
             continue
@@ -129,7 +133,7 @@ def test_every_algorithm_takes_its_problem_alone(name):
 @pytest.mark.parametrize("scale", [1.0, 1e-3])
 def test_the_default_accuracy_follows_the_scale(scale):
     """Where p is not found exactly: it is shorter than 1e-6 sqrt(s), and not by much."""
-    G = fm.FeatureGram(scale * UNTIED["not separable"])
+    G = fm.features(scale * UNTIED["not separable"], 1, normalize=None)
     eps = 1e-6 * math.sqrt(scale_of(G))
     result = fm.von_neumann(G, max_iter=100_000)
     assert result.status == "infeasible" and 0.1 * eps < result.upper <= eps
@@ -212,7 +216,7 @@ def test_nothing_is_made_for_iterations_that_are_not_reached(name):
     Z, _ = PLANTED["feasible"]
     options = {"max_iter": 10**9, "callback": lambda partial: partial.n_iter >= 3}
     if name in CALLS:
-        problem = (Z,) if CALLS[name].rows else (fm.FeatureGram(Z),)
+        problem = (Z,) if CALLS[name].rows else (fm.features(Z, 1, normalize=None),)
         options = {**CALLS[name].own, **options}
     else:
         problem = (Z, "linf")
@@ -230,10 +234,10 @@ def test_nothing_is_made_for_iterations_that_are_not_reached(name):
 
 def test_every_round_of_max_margin_is_a_row():
     Z, _ = PLANTED["feasible, n > 512"]
-    long = fm.max_margin(fm.FeatureGram(Z), tol=1e-12, keep_iterates=True)
+    long = fm.max_margin(fm.features(Z, 1, normalize=None), tol=1e-12, keep_iterates=True)
     assert long.trace["iteration"].tolist() == list(range(long.n_iter + 1))
     for k in range(long.n_iter):
-        short = fm.max_margin(fm.FeatureGram(Z), tol=1e-12, max_iter=k)
+        short = fm.max_margin(fm.features(Z, 1, normalize=None), tol=1e-12, max_iter=k)
         assert (
             short.n_iter == k
             and short.status == "max_iter"
@@ -399,7 +403,7 @@ def test_results_do_not_share_memory_with_the_run(name, kind):
 
 def test_the_last_partial_result_is_not_the_result():
     last = []
-    result = fm.momentum(fm.FeatureGram(EASY), max_iter=5, callback=last.append)
+    result = fm.momentum(fm.features(EASY, 1, normalize=None), max_iter=5, callback=last.append)
     for mine, theirs in zip(result[:2], last[-1][:2], strict=True):
         assert not np.shares_memory(mine, theirs)
     assert not np.shares_memory(result.trace, last[-1].trace)
@@ -424,7 +428,10 @@ def test_a_callback_is_given_the_points_that_were_bounded(name):
         Z, _ = PLANTED[case]
         matrix = dense(Z)
         entries = [[Fraction(float(entry)) for entry in row] for row in matrix]
-        for G, gram in ((fm.FeatureGram(Z), exact.of_rows(Z)), (matrix, exact.gram_of(entries))):
+        for G, gram in (
+            (fm.features(Z, 1, normalize=None), exact.of_rows(Z)),
+            (matrix, exact.gram_of(entries)),
+        ):
             options = {"callback": functools.partial(look, gram), "trace_at": range(1000)}
             start = run(name, G, max_iter=17, **options)
             run(name, G, max_iter=20, tol=1e-3, start=start, **options)
@@ -521,7 +528,7 @@ def test_a_resumed_run_has_the_checkpoints_of_the_whole_run(name, kind):
 )
 def test_a_smaller_accuracy_takes_a_run_on(name):
     """What ended as infeasible goes on to the accuracy of the new call."""
-    G = fm.FeatureGram(PLANTED["lopsided"][0])
+    G = fm.features(PLANTED["lopsided"][0], 1, normalize=None)
     key = CALLS[name].witness
     start = run(name, G, max_iter=5000, **{key: 1e-2})
     again = run(name, G, max_iter=5000, **{key: 1e-2}, start=start)
@@ -540,7 +547,7 @@ def test_a_smaller_accuracy_takes_a_run_on(name):
 
 
 def test_a_smaller_tolerance_takes_a_run_on():
-    G = fm.FeatureGram(PLANTED["feasible, n > 512"][0])
+    G = fm.features(PLANTED["feasible, n > 512"][0], 1, normalize=None)
     start = fm.momentum(G, tol=0.3)
     whole = fm.momentum(G, tol=0.01, trace_at=range(1001))
     on = fm.momentum(G, tol=0.01, trace_at=range(1001), start=start)
@@ -551,7 +558,7 @@ def test_a_smaller_tolerance_takes_a_run_on():
 @pytest.mark.parametrize("algorithm", [fm.diagonal_descent, fm.inertial_diagonal_descent])
 def test_the_step_and_the_penalties_of_a_resumed_descent(algorithm):
     """The step is that of the start, found once, unless it is given; penalties go on from the iteration reached."""
-    G = fm.FeatureGram(EASY)
+    G = fm.features(EASY, 1, normalize=None)
     penalties = 1.0 / np.arange(1.0, 31.0)
     whole = algorithm(G, max_iter=30)
     for first in ({}, {"lam": penalties}, {"lam": lambda t: 1.0 / t}):
@@ -583,7 +590,7 @@ def test_a_start_of_another_run_is_refused():
         lambda: fm.momentum(Z @ Z.T, start=start._replace(state=("", []))),
     ):
         check_raises(call, ValueError, ["start must be a Result of the same algorithm and shape"])
-    assert fm.momentum(fm.FeatureGram(Z), max_iter=2, start=start).n_iter == 5
+    assert fm.momentum(fm.features(Z, 1, normalize=None), max_iter=2, start=start).n_iter == 5
 
 
 def test_a_loop_of_ones_own_goes_on():
@@ -616,7 +623,7 @@ def test_an_array_that_grows_is_resumed():
 
 def test_other_options_of_one_algorithm_take_a_run_on():
     """The rule of a perceptron, the prox of isnkpvn, the inertia of inertial_diagonal_descent, the loss."""
-    G = fm.FeatureGram(ENDURING)
+    G = fm.features(ENDURING, 1, normalize=None)
     for algorithm, options in (
         (fm.perceptron, {"rule": "worst"}),
         (fm.isnkpvn, {"prox": "entropy"}),
@@ -749,7 +756,7 @@ def test_a_forgotten_step_ends_the_run():
 
 def test_what_a_solution_must_return():
     """Weights of mixed sign are no mixture: alpha / sum alpha would prove a false interval."""
-    G = fm.FeatureGram(np.array([[1.0, 0.5], [2.0, 0.5]]))
+    G = fm.features(np.array([[1.0, 0.5], [2.0, 0.5]]), 1, normalize=None)
     state = (np.array([2.0, -1.0]),)
     for solution in (lambda a: (a, a), lambda a: (a, np.array([1.5, -0.5]))):
         check_raises(
@@ -830,10 +837,10 @@ def test_nan_written_into_g_during_a_run_is_told(name, kind, case):
 
         def spoil(partial, G=G, at=at, points=points):
             if partial.n_iter >= at and kind == "features":
-                G.rows.setflags(write=True)
-                G.rows[points] = np.nan
+                G.store.rows.setflags(write=True)
+                G.store.rows[points] = np.nan
             elif partial.n_iter >= at:
-                matrix = G if kind == "dense" else G.K.matrix
+                matrix = G if kind == "dense" else G.store.K.store.matrix
                 matrix.setflags(write=True)
                 matrix[points] = matrix[:, points] = np.nan
 
@@ -852,7 +859,7 @@ def test_nan_among_the_margins_alone_is_told():
         rows[3, 1] = np.nan
 
     with pytest.raises(FloatingPointError, match="G was written to"):
-        fm.max_margin(fm.FeatureGram(rows), callback=spoil)
+        fm.max_margin(fm.features(rows, 1, normalize=None), callback=spoil)
 
 
 # ======================================================================================================

@@ -638,7 +638,7 @@ def test_bounds_hold_where_rounding_is_as_large_as_the_number_of_pairs_allows(na
     """n copies of x = 1 are all of the first of C = n classes: by symmetry p is uniform, rho^2 = C / (2 (C - 1)), and
     n (C - 1) equal terms, the largest that there can be, are rounded one like the other."""
     n = 800
-    G = fm.pair_gram(fm.FeatureGram(np.ones((n, 1))), np.zeros(n), n)
+    G = fm.pair_gram(fm.features(np.ones((n, 1)), 1, normalize=None), np.zeros(n), n)
     trace = run(name, G, max_iter=8, trace_at=range(9)).trace
     below, above = floats_around(Fraction(n, 2 * (n - 1)))
     assert trace["lower"].max() <= below and trace["upper"].min() >= above

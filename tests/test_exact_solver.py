@@ -47,7 +47,7 @@ TOLERANCES = [1e-3, 1e-9, 1e-12]
 @pytest.fixture(scope="module", autouse=True)
 def compiled_steps():
     """Compile what calls `_minimizing_step`, which some tests watch through a function that cannot be compiled."""
-    fm.max_margin(fm.FeatureGram(rows_of(20, 2, 1)).with_ridge(1.0))
+    fm.max_margin(fm.features(rows_of(20, 2, 1), 1, normalize=None).with_ridge(1.0))
 
 
 def reachable(kind, tol, s, rho):
@@ -233,7 +233,7 @@ def test_intervals_hold_for_points_too_much_alike_for_single_precision(kind, off
 
 def test_weights_beyond_the_range_of_numbers_leave_points_infeasible():
     rows = np.array([[2e-155, 1.0], [1e-155, -1.0], [-3e-155, 1.0]])
-    result = fm.max_margin(fm.FeatureGram(rows))
+    result = fm.max_margin(fm.features(rows, 1, normalize=None))
     assert result.status == "infeasible" and result.lower <= 0.0
 
 
@@ -241,7 +241,7 @@ def test_weights_beyond_the_range_of_numbers_leave_points_infeasible():
 def test_an_interval_holds_for_points_that_rounding_does_not_tell_apart(start):
     """Faces that lose all their points by rounding: what was known before is given."""
     rows = np.array([[s * (start + k), s] for k, s in enumerate((-1.0, -1.0, 1.0, 1.0))])
-    result = fm.max_margin(fm.FeatureGram(rows))
+    result = fm.max_margin(fm.features(rows, 1, normalize=None))
     assert result.lower <= 0.5 / math.hypot(start + 1.5, 1.0) <= result.upper * (1 + 1e-12)
 
 
@@ -307,7 +307,7 @@ def test_a_separator_has_the_margin_that_is_stated():
     for _ in range(40):
         rows = rng.integers(-300_000, 300_000, (5, 3))
         rows[:, 2] = rng.integers(1, 4, 5)
-        result = fm.max_margin(fm.FeatureGram(rows.astype(float)), tol=1e-9)
+        result = fm.max_margin(fm.features(rows.astype(float), 1, normalize=None), tol=1e-9)
         if result.separator is None:
             continue
         found += 1
@@ -371,7 +371,7 @@ def test_rounding_is_not_taken_for_a_proof():
     assert hidden.status == "rounding" and hidden.lower <= rho <= hidden.upper
     assert "features(X, y)" in hidden.note and hidden.note in repr(hidden)
     opposite = np.vstack((rng.normal(size=(5, 3)), np.ones((1, 3)), -np.ones((1, 3))))
-    assert fm.max_margin(fm.FeatureGram(opposite)).status == "infeasible"
+    assert fm.max_margin(fm.features(opposite, 1, normalize=None)).status == "infeasible"
     zeros = fm.features([[2.0], [0.0], [0.0]], [1, 1, -1], normalize=None, intercept="free")
     assert fm.max_margin(zeros).status == "infeasible"
 
@@ -386,7 +386,7 @@ def test_a_row_of_zeros_is_a_witness(kind):
 @pytest.mark.parametrize("classes", (0, 3))
 def test_a_first_point_of_zeros_without_a_ridge_is_the_witness(classes):
     """What asks the first point alone for precise products divides by its scale, which is 0."""
-    G = fm.FeatureGram([[0.0, 0.0], [94.0, -96.0], [16.0, 67.0]])
+    G = fm.features([[0.0, 0.0], [94.0, -96.0], [16.0, 67.0]], 1, normalize=None)
     ridge = np.array([0.0, 1e9, 6e9])
     if classes:
         G = fm.pair_gram(G, [0, 1, 0], classes)
@@ -432,7 +432,7 @@ def test_random_classes_are_certified_or_have_no_separator(n, d, gap, kind):
         result = fm.max_margin(form(kind, Z), tol=tol)
         if result.lower <= 0.0:
             assert np.linalg.norm(Z.T @ result.p) <= 1e-7
-            p = fm.momentum(fm.FeatureGram(Z), max_iter=3000)
+            p = fm.momentum(fm.features(Z, 1, normalize=None), max_iter=3000)
             assert p.lower <= 1e-7  # and no other method finds a separator
         else:
             check_answer(Z, result, tol, kind)
@@ -463,7 +463,7 @@ def test_the_margin_of_images_meets_the_interval_of_momentum(digits):
 def test_dense_and_features_agree():
     X, y = two_classes(400, 20, gap=8.0, seed=5)
     Z = fm.features(X, y).coordinates()
-    a, b = (fm.max_margin(G, tol=1e-12) for G in (fm.FeatureGram(Z), dense(Z)))
+    a, b = (fm.max_margin(G, tol=1e-12) for G in (fm.features(Z, 1, normalize=None), dense(Z)))
     for kind, result in (("features", a), ("dense", b)):
         check_answer(Z, result, 1e-12, kind)
     same_answer(a, b, Z @ Z.T)
@@ -527,13 +527,13 @@ def test_working_sets_of_a_lazy_gram_take_no_more_than_their_room(monkeypatch):
         monkeypatch.setattr(fm, name, value)
     read = []
 
-    block = fm.LazyGram.block
+    block = fm.Gram.block
 
     def watched(G, rows, columns):
         read.append((rows.size, columns.size))
         return block(G, rows, columns)
 
-    monkeypatch.setattr(fm.LazyGram, "block", watched)
+    monkeypatch.setattr(fm.Gram, "block", watched)
     X, y = two_classes(900, 4, seed=3)
     G = fm.lazy_gram(X, y, gamma=2.0)
     for start in (None, np.ones(900)):
@@ -550,7 +550,7 @@ def test_more_support_than_a_working_set_holds_over_rows_is_certified_with_a_war
     monkeypatch.setattr(fm, "_LARGEST_SET", 60)
     X, y = two_classes(300, 400, gap=3.0, seed=5)
     Z = fm.features(X, y).coordinates()
-    for G in (fm.FeatureGram(Z), sparse(Z)):
+    for G in (fm.features(Z, 1, normalize=None), sparse(Z)):
         with pytest.warns(
             UserWarning, match=r"may take long: [1-9]\d+ points are in the support"
         ) as told:
@@ -693,7 +693,7 @@ def test_on_demand_only_columns_of_the_support_are_evaluated(ridge, monkeypatch)
     G = fm.lazy_gram(X, y, gamma=0.01, ridge=ridge)
     monkeypatch.setattr(fm.Kernel, "block", counted)
     result = fm.max_margin(G, tol=1e-6)
-    points = G.points.rows
+    points = G.store.prepared.rows
     support = {points[i].tobytes() for i in np.flatnonzero(result.p)}
     assert result.status == "certified" and support <= seen
     assert whole <= 3 * len(seen) and len(seen) <= 3 * len(support) + 100 and len(support) < 500
@@ -1026,7 +1026,7 @@ def test_newton_steps_count_their_products(monkeypatch):
     monkeypatch.setattr(fm, "_newton_in_coordinates", counted)
     Z = rows_of(300, 6, 3) + 1.0
     scale = float((Z**2).sum(axis=1).max())
-    G = fm.FeatureGram(Z).with_ridge(0.1)
+    G = fm.features(Z, 1, normalize=None).with_ridge(0.1)
     problem = fm._Problem(G, scale)
     alpha = np.eye(1, 300)[0]
     m = np.empty(300)
@@ -1036,7 +1036,7 @@ def test_newton_steps_count_their_products(monkeypatch):
     fm._by_newton_steps(problem, fm._limits(G, scale, 1e-9), alpha, m)
     expected = 2 * steps[0] + 1
     assert expected > 3 and problem.reads[0] - reads == expected * 300**2
-    assert fm.max_margin(fm.FeatureGram(Z), start=alpha).trace["products"][0] == 0.0
+    assert fm.max_margin(fm.features(Z, 1, normalize=None), start=alpha).trace["products"][0] == 0.0
 
 
 @pytest.mark.parametrize("intercept", [0.0, "free"])
@@ -1225,7 +1225,7 @@ def test_newton_steps_over_pairs_find_the_optimum(monkeypatch):
     result = fm.max_margin(fm.pair_gram(fm.lazy_gram(X, gamma=0.5), labels, 5, ridge=5.0), tol=1e-9)
     G = fm.pair_gram(fm.gram(X, gamma=0.5), labels, 5).dense()
     assert result.status == "certified" and kept
-    assert kept[0][1].K.matrix.dtype == np.float32
+    assert kept[0][1].store.K.store.matrix.dtype == np.float32
     assert duality_gap(G @ result.p, 5.0, result.p) <= 4e-9
 
 
@@ -1393,8 +1393,7 @@ def test_many_points_of_classes_take_no_matrix(monkeypatch):
     n = 4100
     labels = rng.integers(0, 6, n)
     X = rng.normal(size=(n, 300)) * (rng.random((n, 300)) < 0.01) + 2.0 * np.eye(6, 300)[labels]
-    for kind in (fm.PairGram, fm.SparseGram):
-        monkeypatch.setattr(kind, "_block", None)
+    monkeypatch.setattr(fm.Gram, "_block", None)
     G = fm.pair_gram(BY_ROWS["sparse"](X), labels, 6, ridge=0.5)
     result = fm.max_margin(G)
     assert result.status == "certified"
@@ -1407,7 +1406,7 @@ def test_newton_steps_on_classes_end_at_the_minimum(seed, monkeypatch):
     labels = rng.integers(0, 4, 60)
     X = rng.normal(size=(60, 3)) + 0.5 * np.eye(4, 3)[labels]
     ridge = 10.0 ** rng.uniform(-2.0, 1.0, 180)
-    G = fm.pair_gram(fm.FeatureGram(X), labels, 4)
+    G = fm.pair_gram(fm.features(X, 1, normalize=None), labels, 4)
     w = rng.normal(size=12)
 
     def gradient(w):
@@ -1487,7 +1486,7 @@ def test_a_step_on_a_point_is_its_minimum(way, seed):
     v = np.where(ridge < np.inf, np.maximum(rng.normal(size=(n, classes)), 0.0), 0.0)
     halves = 0.5 * np.diagonal(K)
     inverses = 1.0 / (halves[:, None] + ridge + 1e-300)
-    rows = {"rows": fm.FeatureGram(F), "sparse": BY_ROWS["sparse"](F)}
+    rows = {"rows": fm.features(F, 1, normalize=None), "sparse": BY_ROWS["sparse"](F)}
     scores = fm._class_table(v, labels) @ K
     W = np.ascontiguousarray((fm._class_table(v, labels) @ F).T)
     for i in (0, 3, 5):
@@ -1668,7 +1667,7 @@ def test_kernels_that_single_precision_cannot_hold_take_no_newton_steps(kernel, 
 def test_a_row_of_zeros_is_no_witness_beside_a_ridge(ridge):
     """Its G_ii is the ridge, and rho of these two points is about (2 / ridge)^(-1/2)."""
     for G in (
-        fm.DenseGram([[1.0, 0.0], [0.0, 0.0]]).with_ridge(ridge),
+        fm.Gram([[1.0, 0.0], [0.0, 0.0]]).with_ridge(ridge),
         fm.gram([[1.0], [0.0]], [1, -1], kernel="linear", normalize=None, ridge=ridge),
         fm.lazy_gram([[1.0], [0.0]], [1, -1], kernel="linear", normalize=None, ridge=ridge),
     ):
@@ -1730,10 +1729,9 @@ def test_points_near_zero_of_either_class_are_witnesses(make, intercept):
 @pytest.mark.parametrize(
     "make",
     [
-        fm.FeatureGram,
+        BY_ROWS["features"],
         sparse,
-        lambda Z: fm.FeatureGram(np.where(Z.any(axis=1)[:, None], Z, 7.0), Z.any(axis=1) * 1.0),
-        lambda Z: fm.DenseGram(Z @ Z.T),
+        lambda Z: fm.Gram(Z @ Z.T),
         lambda Z: fm.gram(Z, kernel="linear", normalize=None).signed(np.ones(len(Z))),
         lambda Z: fm.pair_gram(fm.features(Z, normalize=None), np.zeros(len(Z)), 2),
         lambda Z: fm.pair_gram(Z @ Z.T, np.zeros(len(Z)), 2),
@@ -1753,13 +1751,15 @@ def test_a_row_of_zeros_is_a_strict_witness_by_itself(make):
 
 def test_a_point_near_zero_is_no_witness_by_itself():
     for least in (1e-170, 5e-324):
-        found = fm.witnesses(fm.FeatureGram([[1.0], [-1.0], [least]]), np.ones(3) / 3)
+        found = fm.witnesses(
+            fm.features([[1.0], [-1.0], [least]], 1, normalize=None), np.ones(3) / 3
+        )
         assert found.strict and found.indices.tolist() in ([0, 1], [1, 2])
 
 
 def test_tiny_points_that_have_a_ridge_are_no_witnesses():
     """The others are too small for the solver, which is not given those with a ridge instead."""
-    G = fm.FeatureGram([[1e-145], [1.0], [-1.0]]).with_ridge([0.0, 1.0, 1.0])
+    G = fm.features([[1e-145], [1.0], [-1.0]], 1, normalize=None).with_ridge([0.0, 1.0, 1.0])
     for p in ([1.0, 0.0, 0.0], [0.5, 0.25, 0.25]):
         assert fm.witnesses(G, p) is None
 
@@ -1767,7 +1767,7 @@ def test_tiny_points_that_have_a_ridge_are_no_witnesses():
 def test_witnesses_hundreds_of_decades_apart_are_proved():
     """z_0 + 2^600 (3/5) z_1 is (0, 2^300), opposite to z_2."""
     Z = np.array([[3 * 2.0**300, 2.0**300], [-5 * 2.0**-300, 0.0], [0.0, -(2.0**-300)]])
-    G = fm.FeatureGram(Z)
+    G = fm.features(Z, 1, normalize=None)
     found = fm.witnesses(G, fm.max_margin(G))
     assert found.strict and found.indices.tolist() == [0, 1, 2]
 
@@ -1775,7 +1775,7 @@ def test_witnesses_hundreds_of_decades_apart_are_proved():
 def test_witnesses_do_not_depend_on_the_order_of_points():
     Z = np.array([[3 * 2.0**61, 2.0**61], [-3.0, -1.0]])
     for rows in (Z, Z[::-1]):
-        assert fm.witnesses(fm.FeatureGram(rows), [0.5, 0.5]).strict
+        assert fm.witnesses(fm.features(rows, 1, normalize=None), [0.5, 0.5]).strict
 
 
 def test_the_points_of_a_result_have_a_proof_where_fewer_have_none():
@@ -1798,7 +1798,7 @@ def test_a_mixture_that_cancels_ends_in_rounding(X, y):
 @pytest.mark.parametrize("largest", [1e20, 1e40])
 def test_opposite_points_far_below_the_largest_have_no_margin(largest):
     """Each point has an error in proportion to its own length."""
-    G = fm.DenseGram([[largest, 0.0, 0.0], [0.0, 27.0, -27.0], [0.0, -27.0, 27.0]])
+    G = fm.Gram([[largest, 0.0, 0.0], [0.0, 27.0, -27.0], [0.0, -27.0, 27.0]])
     result = fm.max_margin(G)
     assert result.status == "rounding" and result.lower <= 0.0 <= result.upper <= 1e-6
 
@@ -1827,7 +1827,7 @@ def test_witnesses_of_pairs_over_a_class_of_ones_own():
     Z = np.array([[1.0], [-2.0], [2.0]])
     G = fm.pair_gram(Own(Z), [0, 0, 0], 3)
     found = fm.witnesses(G, fm.max_margin(G))
-    assert found.upper < 1e-6 and {0, 2} & set(G.point[found.indices].tolist()) != set()
+    assert found.upper < 1e-6 and {0, 2} & set(G.store.point[found.indices].tolist()) != set()
 
 
 def test_a_run_that_rounding_ends_resumes_to_its_end(monkeypatch):

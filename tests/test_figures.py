@@ -53,7 +53,7 @@ def test_a_planted_margin_is_the_largest():
         rp.planted_power_law(60, 20, 0.07, rng),
         rp.planted_power_law(10, 20, 0.07, rng),  # whose hull would miss 0
     ):
-        best = rp.fm.max_margin(rp.fm.FeatureGram(Z), tol=1e-9)
+        best = rp.fm.max_margin(rp.fm.features(Z, 1, normalize=None), tol=1e-9)
         assert best.lower == pytest.approx(0.07, rel=1e-8)
         assert (Z * Z).sum(axis=1).max() <= 1 + 1e-14
 
@@ -207,7 +207,7 @@ def test_the_schedule_of_the_authors_script_gives_the_same_iterates(toy):
     options = {"lam": "1/t", "step": 1 / np.linalg.norm(Z, 2) ** 2}
     for accel in (10, 30, 50):
         run = rp.fm.inertial_diagonal_descent(
-            rp.fm.FeatureGram(Z),
+            rp.fm.features(Z, 1, normalize=None),
             accel=accel,
             lam0=0.001,
             max_iter=200,

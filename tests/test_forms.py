@@ -43,10 +43,10 @@ ROOT = Path(__file__).resolve().parents[1]
 def test_algorithms_walk_as_on_the_rows(kind, name, ridge):
     Z, _ = PLANTED["unequal weights"]
     Z = np.column_stack((Z, 0.0 * Z))
-    G, twin = (make(Z) for make in (BY_ROWS[kind], fm.FeatureGram))
+    G, twin = (make(Z) for make in (BY_ROWS[kind], BY_ROWS["features"]))
     if ridge:
         G = G.with_ridge(ridge)
-        twin = fm.FeatureGram(np.column_stack((Z, np.sqrt(ridge) * np.eye(len(Z)))))
+        twin = fm.features(np.column_stack((Z, np.sqrt(ridge) * np.eye(len(Z)))), 1, normalize=None)
     one, two = (fm.ALGORITHMS[name](problem, max_iter=50) for problem in (G, twin))
     assert one.status == two.status and one.lower > 0
     if name == "max_margin":  # the interval determines the answer, rounding the way to it
@@ -63,7 +63,7 @@ def test_algorithms_walk_as_on_the_rows(kind, name, ridge):
 
 FRESH = """
 import sys, numpy as np, fastmargin as fm
-G = fm.FeatureGram(np.eye(3)).with_ridge(0.5)
+G = fm.features(np.eye(3), 1, normalize=None).with_ridge(0.5)
 G = fm.pair_gram(fm.features(np.eye(3)), np.arange(3), 3) if sys.argv[1] == "pairs" else G
 print(fm.momentum(G, max_iter=2).status)
 """
@@ -90,12 +90,9 @@ def test_bounds_of_sparse_rows_allow_for_many_columns(size):
     n = size
     t = 181 / 128 * 2.0**-27 * size
     columns = np.column_stack((np.zeros(n, dtype=np.int64), 1 + np.arange(n * n).reshape(n, n)))
-    G = fm.SparseGram(
-        np.tile(np.r_[1.0, np.full(n, t)], n),
-        columns.ravel(),
-        np.arange(n + 1) * (n + 1),
-        n * n + 1,
-    )
+    X = np.zeros((n, n * n + 1))
+    np.put_along_axis(X, columns, np.r_[1.0, np.full(n, t)], axis=1)
+    G = BY_ROWS["sparse"](X)
     p = np.full(n, 1.0 / n)
     for precise in (False, True):
         lower, upper = fm.certificate(G, p, p, precise=precise)
@@ -126,18 +123,8 @@ def test_features_of_a_sparse_matrix(dtype, intercept):
             X[~X.any(axis=1), 1] = 1  # an empty row has no direction
         G = fm.features(Csr(X), y, normalize=normalize, intercept=intercept)
         want = fm.features(X, y, normalize=normalize, intercept=intercept)
-        assert type(G) is fm.SparseGram
-        assert G.values.size == np.count_nonzero(X) + len(X) * (intercept > 0)
+        assert G.store.work == np.count_nonzero(X)
         np.testing.assert_allclose(G.dense(), want.dense(), rtol=0, atol=1e-14)
-
-
-@pytest.mark.parametrize("dimension", [2**32, 2**32 + 1, 2**33])
-def test_columns_beyond_32_bits_are_kept(dimension):
-    """As hashed words have them."""
-    columns = np.array([0, dimension - 1])
-    G = fm.SparseGram(np.ones(2), columns, np.array([0, 1, 2]), dimension)
-    assert np.array_equal(G.columns, columns)
-    assert np.array_equal(G.restrict([1]).columns, columns[1:])
 
 
 # ======================================================================================================
@@ -166,7 +153,7 @@ def test_points_in_a_file_are_those_in_memory(tmp_path, dtype, mode):
     for normalize in ("unit", "max", None):
         G = fm.features(file, y, normalize=normalize)
         want = fm.features(X, y, normalize=normalize)
-        assert type(G) is fm.FeatureGram and np.shares_memory(G.rows, file)
+        assert np.shares_memory(G.store.rows, file)
         assert (G.n, G.d) == (want.n, want.d)
         np.testing.assert_allclose(G.diagonal(), want.diagonal(), rtol=1e-13)
         one = fm.momentum(G, max_iter=30)
@@ -183,8 +170,8 @@ def test_lazy_entries_of_points_in_a_file(tmp_path, kernel):
     for dtype in (np.float32, np.float64):
         file = on_disk(tmp_path / f"{np.dtype(dtype).name}.npy", X.astype(dtype))
         G, want = (fm.lazy_gram(points, y, kernel=kernel) for points in (file, np.array(file)))
-        assert np.shares_memory(G.points.rows, file) and not np.shares_memory(
-            want.points.rows, file
+        assert np.shares_memory(G.store.prepared.rows, file) and not np.shares_memory(
+            want.store.prepared.rows, file
         )
         np.testing.assert_allclose(G.dense(), want.dense(), rtol=0, atol=1e-12)
         one = fm.momentum(G, max_iter=40)
@@ -213,7 +200,7 @@ def test_what_is_written_to_a_private_copy_stays():
             X[:] = Z
             v = np.ones(len(Z)) / len(Z)
             for _ in range(2):
-                m = fm.FeatureGram(X) @ v
+                m = fm.features(X, 1, normalize=None) @ v
                 np.testing.assert_allclose(m, Z @ (v @ Z), rtol=0, atol=1e-11)
             assert np.array_equal(X, Z)
 

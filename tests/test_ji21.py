@@ -223,13 +223,13 @@ def test_momentum_on_any_loss_closes_the_gap_without_ln_t(case, loss):
     """
     Z, rho = PLANTED[case]
     n = len(Z)
-    root = np.sqrt(scale_of(fm.FeatureGram(Z)))
+    root = np.sqrt(scale_of(fm.features(Z, 1, normalize=None)))
     Z = Z / root
     rho = rho / root
     shift = np.log(n) if loss == "logistic" else 0.0
     beta = {"exp": 1, "logistic": np.e / (np.e - 1), "logistic, as printed": n}[loss]
     result = fm.momentum(
-        fm.FeatureGram(Z),
+        fm.features(Z, 1, normalize=None),
         loss=loss.partition(",")[0],
         shifted=loss == "logistic",
         max_iter=1000,
@@ -290,8 +290,8 @@ def test_the_shifted_losses_never_add_up_to_more_than_at_first(case):
     Proof: "The shifted logistic loss" in figures/THEOREMS.md.
     """
     Z, _ = PLANTED[case]
-    Z, n = Z / np.sqrt(scale_of(fm.FeatureGram(Z))), len(Z)
-    seen = partials(fm.FeatureGram(Z), 200, loss="logistic")
+    Z, n = Z / np.sqrt(scale_of(fm.features(Z, 1, normalize=None))), len(Z)
+    seen = partials(fm.features(Z, 1, normalize=None), 200, loss="logistic")
     t = np.arange(201)
     xi = -np.array([partial.alpha for partial in seen]) @ Z @ Z.T - np.log(n)
     sums = np.logaddexp(0, xi).sum(axis=1)
@@ -514,7 +514,7 @@ def test_margins_converge_at_their_rates():
     With unequal dual weights, that is: m_i must tend to t rho^2 - ln p_i, and the 1/t is the spread of the logarithms.
     """
     Z, rho = PLANTED["unequal weights"]
-    G = fm.FeatureGram(Z)
+    G = fm.features(Z, 1, normalize=None)
     at = np.unique(np.logspace(0, np.log10(3000), 60).astype(int))
     gaps = {
         name: rho - run(name, G, max_iter=3000, trace_at=at).trace["lower"][1:] for name in OURS
@@ -568,7 +568,8 @@ def test_samples_have_the_distribution_q(n):
 def test_the_seed_alone_decides_what_is_sampled():
     Z = UNTIED["separable"]
     one, two, other = (
-        fm.adaptive_sampling(fm.FeatureGram(Z), seed=seed, max_iter=50).alpha for seed in (7, 7, 8)
+        fm.adaptive_sampling(fm.features(Z, 1, normalize=None), seed=seed, max_iter=50).alpha
+        for seed in (7, 7, 8)
     )
     assert np.array_equal(one, two) and not np.array_equal(one, other)
 
@@ -591,7 +592,7 @@ def test_a_long_run_of_adaptive_sampling_neither_overflows_nor_drifts(kind, mome
 def test_theorem_4_1_adaptive_sampling_keeps_its_bounds_with_high_probability(case):
     """Each bound may fail with probability 2 delta = 0.02: of 40 runs more than 6 with probability below 1e-5."""
     Z, rho = PLANTED[case]
-    s = scale_of(fm.FeatureGram(Z))
+    s = scale_of(fm.features(Z, 1, normalize=None))
     delta = 0.01
     runs = 40
     r = rho / np.sqrt(s)
@@ -601,7 +602,12 @@ def test_theorem_4_1_adaptive_sampling_keeps_its_bounds_with_high_probability(ca
         bound = r - (1.5 * theta + np.sqrt(2 * np.log(1 / delta) / T)) / r - 1 / np.sqrt(delta * T)
         lower = [
             fm.adaptive_sampling(
-                fm.FeatureGram(Z), momentum=False, step=theta, seed=seed, max_iter=T, trace_at=[]
+                fm.features(Z, 1, normalize=None),
+                momentum=False,
+                step=theta,
+                seed=seed,
+                max_iter=T,
+                trace_at=[],
             ).lower
             for seed in range(runs)
         ]
@@ -610,7 +616,7 @@ def test_theorem_4_1_adaptive_sampling_keeps_its_bounds_with_high_probability(ca
 
 def test_plain_adaptive_sampling_closes_the_gap_like_1_over_sqrt_T():
     Z, rho = PLANTED["unequal weights"]
-    G = fm.FeatureGram(Z)
+    G = fm.features(Z, 1, normalize=None)
     T = np.array([100, 300, 1000, 3000, 10_000, 30_000])
 
     gaps = [
@@ -669,12 +675,12 @@ def test_sampling_with_momentum_keeps_what_momentum_keeps_up_to_its_noise(case, 
     Proof: "Sampling with momentum" in figures/THEOREMS.md.
     """
     Z, rho = PLANTED[case]
-    root = np.sqrt(scale_of(fm.FeatureGram(Z)))
+    root = np.sqrt(scale_of(fm.features(Z, 1, normalize=None)))
     T = 250
     Z = Z / root
     rho = rho / root
     alpha = fm.adaptive_sampling(
-        fm.FeatureGram(Z),
+        fm.features(Z, 1, normalize=None),
         step=step,
         seed=5,
         max_iter=T + 1,
@@ -710,13 +716,13 @@ def test_sampling_with_momentum_keeps_what_momentum_keeps_up_to_its_noise(case, 
 def test_the_mean_gap_of_sampling_with_momentum_is_below_its_bound(case):
     """A mean over 40 runs, which is below half of the bound on all data seen: no accident puts it above."""
     Z, rho = PLANTED[case]
-    root = np.sqrt(scale_of(fm.FeatureGram(Z)))
+    root = np.sqrt(scale_of(fm.features(Z, 1, normalize=None)))
     T = np.array([10, 100, 1000])
     for step in (0.3, 1.0):
         gaps = [
             rho
             - fm.adaptive_sampling(
-                fm.FeatureGram(Z), step=step, seed=seed, max_iter=1000, trace_at=T
+                fm.features(Z, 1, normalize=None), step=step, seed=seed, max_iter=1000, trace_at=T
             ).trace["lower"][1:]
             for seed in range(40)
         ]
@@ -760,7 +766,11 @@ def test_a_step_of_any_length_lowers_the_risk_within_1_over_rho_squared(step):
         s = np.square(Z).sum(axis=1).max()
         T = math.ceil((1 + 2 * math.log(n) / step) * s / rho**2) + 1
         run = fm.normalized_gradient_descent(
-            fm.FeatureGram(Z), step=step, max_iter=T, trace_at=range(T), keep_iterates=True
+            fm.features(Z, 1, normalize=None),
+            step=step,
+            max_iter=T,
+            trace_at=range(T),
+            keep_iterates=True,
         )
         m = run.iterates @ Z @ Z.T
         low = m.min(axis=1)

@@ -27,7 +27,7 @@ def test_gram_is_its_formula(name, n, normalize, signed):
     K = naive.normalised(formula(X, X, X), normalize)
     sign = np.outer(y, y) if signed else 1.0
     options = {"kernel": kernel, "normalize": normalize, **params}
-    G = fm.gram(X, y if signed else None, **options).matrix
+    G = np.asarray(fm.gram(X, y if signed else None, **options))
     slack = 3e-15
     np.testing.assert_allclose(G, sign * K, rtol=3e-14, atol=slack * K.diagonal().max())
     assert np.array_equal(G, G.T)
@@ -53,7 +53,7 @@ def test_gram_is_its_formula_where_stretches_of_coordinates_are_0(name, n, d):
     n = 2 * n  # whose mean is 0: what is zero stays so where kernels centre the points
     K = formula(X, X, X)
     slack = 1e-14
-    G = fm.gram(X, kernel=kernel, normalize=None, **params).matrix
+    G = np.asarray(fm.gram(X, kernel=kernel, normalize=None, **params))
     np.testing.assert_allclose(G, K, rtol=3e-14, atol=slack * K.diagonal().max())
     lazy = fm.lazy_gram(X, kernel=kernel, normalize=None, **params)
     assert np.array_equal(lazy.dense(), G) and np.array_equal(G, G.T)
@@ -72,7 +72,7 @@ def test_gram_in_many_blocks_has_the_values_of_single_rows(kernel, n):
     """The same values as a row at a time."""
     X = rows_of(n, 5)
     options = {"gamma": 0.3} if kernel in ("rbf", "laplacian") else {}
-    K = fm.gram(X, kernel=kernel, normalize=None, **options).matrix
+    K = np.asarray(fm.gram(X, kernel=kernel, normalize=None, **options))
     assert np.array_equal(K, K.T)
     for i in {0, n // 3, n // 2, n - 1}:
         row = fm.kernel_matrix(X, X[i : i + 1], kernel=kernel, **options).ravel()
@@ -153,7 +153,7 @@ def test_products_on_demand_are_those_of_the_matrix(options, n, d, share):
     G = fm.lazy_gram(X, y, **options)
     W = rng.normal(size=(3, n)) * (rng.random(n) < share)
     M = (G @ W.T).T
-    wanted = W @ fm.gram(X, y, **options).matrix
+    wanted = W @ np.asarray(fm.gram(X, y, **options))
     np.testing.assert_allclose(M, wanted, rtol=0, atol=1e-13 * np.abs(W).sum(axis=1).max())
 
 
@@ -227,7 +227,7 @@ def test_callable_and_precomputed_kernels_agree_with_the_named(name, normalize, 
     close = dict(rtol=6e-14, atol=slack * np.abs(K).max())
     own = fm.gram(X, y, kernel=function, normalize=normalize)
     given = fm.gram(K, y, kernel="precomputed", normalize=normalize)
-    for matrix in (own.matrix, given.matrix):
+    for matrix in (np.asarray(own), np.asarray(given)):
         assert np.array_equal(matrix, matrix.T)
     np.testing.assert_allclose(own, G, **close)
     np.testing.assert_allclose(given, G, **close)
@@ -320,7 +320,7 @@ def test_entries_are_within_their_stated_rounding(kernel, d, origin):
         precise = exact_kernel(G.kernel, X)
         roots = np.sqrt(precise.diagonal())
         lengths = np.where(roots > 0.0, roots, 1.0)
-        bound = 1.01 * G.kernel.rounding(G.points)
+        bound = 1.01 * G.kernel.rounding(G.store.prepared)
         error = np.abs(np.asarray(G) - precise) / np.outer(lengths, lengths)
         block = np.abs(G.block(np.arange(51), np.arange(51)) - precise)
         assert error.max() <= bound
@@ -471,7 +471,7 @@ def test_precomputed_input_is_neither_changed_nor_returned():
     before = K.copy()
     for labels in (y, None):
         G = fm.gram(K, labels, kernel="precomputed", normalize=None)
-        for out in (G.matrix, G.decision_function(y, K)):
+        for out in (np.asarray(G), G.decision_function(y, K)):
             assert not np.shares_memory(out, K)
     out = fm.kernel_matrix(K, K, kernel="precomputed")
     assert not np.shares_memory(out, K)

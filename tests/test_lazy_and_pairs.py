@@ -51,7 +51,7 @@ def lazy(name, n, d, dtype=np.float64, normalize="unit", blank=False, signed=Tru
     kernel, params = LAZY[name](d)
     X = X.astype(dtype)
     G = fm.lazy_gram(X, y if signed else None, kernel=kernel, normalize=normalize, **params)
-    rows = G.points.rows.astype(naive.LONG)
+    rows = G.store.prepared.rows.astype(naive.LONG)
     if kernel in ("rbf", "laplacian"):  # gamma is that of all points, which are held centred
         gamma = naive.LONG(G.kernel.gamma)
         distances = (
@@ -66,7 +66,7 @@ def lazy(name, n, d, dtype=np.float64, normalize="unit", blank=False, signed=Tru
         K = (naive.LONG(G.kernel.gamma) * (rows @ rows.T) + params["coef0"]) ** params["degree"]
     else:
         K = rows @ rows.T
-    return G, np.outer(G.c, G.c) * K
+    return G, np.outer(G._c, G._c) * K
 
 
 def product(G, v):
@@ -92,7 +92,7 @@ def test_products_and_columns_are_within_the_stated_rounding(name, n, d, blank, 
         s = scale_of(G)
         bound = G.rounding().margins
         assert bound < 2e-12
-        reach = G.kernel.gamma * G.points.squares.max()
+        reach = G.kernel.gamma * G.store.prepared.squares.max()
         slack = s * min(bound, 2e-14 * (1.0 + reach))
         np.testing.assert_allclose(G.diagonal(), exact.diagonal().astype(float), rtol=1e-14)
         np.testing.assert_allclose(G.dense(), exact.astype(float), rtol=0, atol=slack)
@@ -108,7 +108,7 @@ def test_products_and_columns_are_within_the_stated_rounding(name, n, d, blank, 
         index = np.arange(n)[::-2]
         part = G.restrict(index)
         assert (
-            type(part) is fm.LazyGram
+            type(part.store) is type(G.store)
             and np.abs(part.dense() - exact[np.ix_(index, index)]).max() <= slack
         )
         assert (
@@ -324,10 +324,10 @@ def test_the_limit_is_half_the_sum_of_two_arc_cosine_kernels():
 
 def test_wide_networks_tend_to_the_limit():
     X = rows_of(30, 5, 6)
-    limit = fm.gram(X, kernel="ntk").matrix
+    limit = np.asarray(fm.gram(X, kernel="ntk"))
     errors = [
         np.abs(
-            fm.gram(X, kernel=partial(naive.tangent_kernel, units(5, width, 7))).matrix - limit
+            np.asarray(fm.gram(X, kernel=partial(naive.tangent_kernel, units(5, width, 7)))) - limit
         ).max()
         for width in (100, 10_000, 400_000)
     ]
@@ -376,7 +376,7 @@ def test_pairs_are_the_explicit_rows(base, n, d, k):
     Z = explicit_rows(X, labels, k)
     G = fm.pair_gram(BASES[base](X), labels, k)
     exact = Z @ Z.T
-    s = scale_of(fm.FeatureGram(Z))
+    s = scale_of(fm.features(Z, 1, normalize=None))
     assert len(G) == n * (k - 1) == len(Z)
     np.testing.assert_allclose(G.dense(), exact, rtol=0, atol=1e-14 * s)
     np.testing.assert_allclose(G.diagonal(), exact.diagonal(), rtol=1e-13)
@@ -434,7 +434,7 @@ def test_precise_products_of_pairs_are_within_their_bound(k):
 def test_algorithms_walk_on_pairs_as_on_explicit_rows(base, name):
     X, labels = classes(26, 5, 4)
     pairs = fm.pair_gram(BASES[base](X), labels, 4)
-    rows = fm.FeatureGram(explicit_rows(X, labels, 4))
+    rows = fm.features(explicit_rows(X, labels, 4), 1, normalize=None)
     one, two = (fm.ALGORITHMS[name](G, max_iter=40) for G in (pairs, rows))
     assert one.lower > 0
     if name == "max_margin":  # the interval determines the answer, rounding the way to it
@@ -457,7 +457,7 @@ def test_theorem_5_1_the_margin_of_classes_is_a_binary_one_over_the_root_of_two(
     rows = X / np.linalg.norm(X, axis=1).max()
     G = fm.pair_gram(K, labels, k)
     Z = explicit_rows(rows, labels, k)
-    rho = fm.max_margin(fm.FeatureGram(Z), tol=1e-12)
+    rho = fm.max_margin(fm.features(Z, 1, normalize=None), tol=1e-12)
     assert rho.status == "certified"
     found = fm.max_margin(G)
     assert found.lower <= rho.upper and rho.lower <= found.upper and found.status == "certified"
@@ -509,8 +509,8 @@ def test_half_of_the_differences_of_scores_are_the_margins_of_pairs(normalize):
     alphas = rows_of(5, 60, 4)
     alphas[:, :20] = 0.0
     scores = G.decision_function(alphas, X)
-    own = scores[:, G.point, G.right]
-    other = scores[:, G.point, G.wrong]
+    own = scores[:, G.store.point, G.store.right]
+    other = scores[:, G.store.point, G.store.wrong]
     np.testing.assert_allclose((G @ alphas.T).T, 0.5 * (own - other), rtol=0, atol=1e-12)
 
 
@@ -542,11 +542,11 @@ def test_restricted_pairs_of_a_given_matrix_take_values_at_their_points():
     X = np.random.default_rng(0).normal(size=(9, 2))
     K = X @ X.T + 1.0
     pairs = fm.pair_gram(fm.gram(K, kernel="precomputed", normalize=None), np.arange(9) % 3, 3)
-    some = pairs.restrict(np.flatnonzero(pairs.point < 5))
+    some = pairs.restrict(np.flatnonzero(pairs.store.point < 5))
     assert some.d == 5
     weights = np.arange(1.0, 11.0)
     sums = np.zeros((5, 3))
-    np.add.at(sums, (some.point, some.right), weights)
-    np.subtract.at(sums, (some.point, some.wrong), weights)
+    np.add.at(sums, (some.store.point, some.store.right), weights)
+    np.subtract.at(sums, (some.store.point, some.store.wrong), weights)
     scores = some.decision_function(weights, K[:, :5])
     np.testing.assert_allclose(scores, K[:, :5] @ sums, rtol=1e-12)

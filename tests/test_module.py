@@ -186,7 +186,7 @@ def public_objects():
     yield from (G, fm.features(X, y), fm.lazy_gram(X, y, kernel="ntk"))
     yield from (fm.gram(X, y, intercept="free", ridge=np.arange(1.0, 41.0)), G.kernel, result)
     yield fm.pair_gram(fm.gram(X), np.arange(40) % 3, 3)
-    yield fm.SparseGram(np.ones(40), np.zeros(40, int), np.arange(41), 3)
+    yield fm.features(X, 1)
     yield from (fm.Witnesses(np.arange(40), np.ones(40), 0.0, True), fm.NORMS["l1"])
     yield from (fm.Norm(*5 * [len]), fm.MaxMarginClassifier("ntk"))
     yield G.with_ridge(1.0)
@@ -279,7 +279,7 @@ def test_the_parts_of_ones_own_do_what_ours_do(manual):
     assert results[0].lower == pytest.approx(results[1].lower, rel=1e-6)
     if "OperatorGram" in names:
         products = names["OperatorGram"](names["rows"])
-        features = fm.FeatureGram(names["rows"].astype(float))
+        features = fm.features(names["rows"].astype(float), 1, normalize=None)
         for name in ("snkp", "momentum", "max_margin", "diagonal_descent"):
             single = fm.ALGORITHMS[name](products, max_iter=50, tol=0.01)
             double = fm.ALGORITHMS[name](features, max_iter=50, tol=0.01)
@@ -488,7 +488,7 @@ PROCESSES = textwrap.dedent('''
             state = np.full(n, 1 / n), np.zeros(n)
             result = fm.drive(G, own, state, lambda alpha, m: (alpha, alpha), max_iter=20)
             found[n, "own"] = result.alpha, *fm.certificate(G, result.alpha, result.p)
-        drawn = fm.adaptive_sampling(fm.FeatureGram(np.ones((1 << 19, 1))), max_iter=3)
+        drawn = fm.adaptive_sampling(fm.features(np.ones((1 << 19, 1)), 1, normalize=None), max_iter=3)
         found["adaptive_sampling",] = drawn.alpha, drawn.p
         return {key: hashlib.sha1(b"".join(np.asarray(a).tobytes() for a in value)).hexdigest()
                 for key, value in found.items()}
@@ -554,7 +554,7 @@ def test_every_algorithm_gives_the_same_bits_from_any_cache(alone, tmp_path):
         y = np.where(X[:, 0] + 0.3 * rng.normal(size=61) > 0, 1, -1)
         Z = np.round(32.0 * X * y[:, None])
         labels = np.arange(61) % 3
-        rows = fm.FeatureGram(Z)
+        rows = fm.features(Z, 1, normalize=None)
         large = rng.normal(size=(600, 5)) + [3, 0, 0, 0, 0]
         problems = [large @ large.T, Z @ Z.T, rows, fm.pair_gram(rows, labels, 3), fm.pair_gram(Z @ Z.T, labels, 3)]
         many = rng.normal(size=(500, 2))

@@ -465,7 +465,7 @@ def test_the_gap_in_l2_bounds_the_kkt_conditions():
         margins, Z, _ = studies.tangent_rows(layers, theta, X, y)
         assert margins.min() == pytest.approx(1)
         size = np.linalg.norm(theta)
-        best = fm.max_margin(fm.FeatureGram(Z), tol=1e-10)
+        best = fm.max_margin(fm.features(Z, 1, normalize=None), tol=1e-10)
         delta = 1 - L / (size * best.upper)
         u = best.p @ Z
         rho = np.linalg.norm(u)

@@ -179,7 +179,7 @@ def test_two_classes_are_a_binary_problem():
 
 def test_l2_is_the_margin_of_features():
     Z = mnist_rows()
-    other = fm.max_margin(fm.FeatureGram(Z))
+    other = fm.max_margin(fm.features(Z, 1, normalize=None))
     for norm in ("l2", "spectral", "nuclear"):  # of a vector they are one
         result = fm.norm_margin(Z, norm)
         assert result.status == "certified"
@@ -455,8 +455,8 @@ def test_products_are_counted(monkeypatch):
     """Each is one with Z', too; those of certificates, one a checkpoint, do not count."""
     Z = mnist_rows(40)
     calls = []
-    lift = fm.FeatureGram._lift
-    monkeypatch.setattr(fm.FeatureGram, "_lift", lambda *args: calls.append(1) or lift(*args))
+    lift = fm.Gram._lift
+    monkeypatch.setattr(fm.Gram, "_lift", lambda *args: calls.append(1) or lift(*args))
     result = fm.norm_margin(Z, "linf", max_iter=100, tol=1e-9)
     counted = result.trace["products"]
     assert (
@@ -503,7 +503,7 @@ def test_steps_do_not_cycle(norm, seed):
 def test_steepest_descent_in_l2_is_normalized_gradient_descent(schedule):
     Z = mnist_rows()
     ours = fm.steepest_descent(Z, "l2", schedule=schedule, max_iter=50)
-    G = fm.FeatureGram(Z)
+    G = fm.features(Z, 1, normalize=None)
     other = fm.normalized_gradient_descent(G, schedule=schedule, divide_by="norm", max_iter=50)
     np.testing.assert_allclose(ours.alpha, Z.T @ other.alpha, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(ours.p, other.p, rtol=1e-9)

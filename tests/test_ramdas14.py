@@ -275,7 +275,11 @@ def test_frank_wolfe_finds_the_least_norm_of_small_integers(seed):
         for variant, tol in (("pairwise", 1e-4), ("plain", 0.03)):
             eps = 1e-6 if variant == "pairwise" else 0.03
             result = fm.frank_wolfe(
-                fm.FeatureGram(Z), variant=variant, tol=tol, eps=eps, max_iter=20_000
+                fm.features(Z, 1, normalize=None),
+                variant=variant,
+                tol=tol,
+                eps=eps,
+                max_iter=20_000,
             )
             assert result.status == ("certified" if least > 1e-9 else "infeasible"), (
                 Z,
@@ -502,7 +506,7 @@ def test_nkp_goes_on_to_the_maximum_margin(name):
 def test_where_the_perceptron_ends_nkp_goes_on():
     """Section 3.1: both find a separator, "the latter is guaranteed to improve"."""
     Z, rho = INSTANCES["feasible, odd n"]
-    G = fm.FeatureGram(Z)
+    G = fm.features(Z, 1, normalize=None)
     ended = fm.perceptron(G)
     assert ended.status == "separated" and ended.lower < 0.8 * rho
     assert np.array_equal(
@@ -529,7 +533,7 @@ def test_theorem_1_points_are_separated_within_the_proved_iterations(Z, rho):
     """Theorem 1 and the perceptron's bound, which the normalised one shares."""
     n = len(Z)
     s = squared_length(Z)
-    G = fm.FeatureGram(Z) if n <= 100 else dense(Z)
+    G = fm.features(Z, 1, normalize=None) if n <= 100 else dense(Z)
     bounds = {
         fm.snkp: 2 * math.sqrt(2 * s * math.log(n)) / rho,
         fm.perceptron: s / rho**2,
@@ -588,7 +592,7 @@ def test_von_neumann_separates_in_s_over_rho_squared(Z, rho):
     s = squared_length(Z)
     steps = math.ceil(s / rho**2)
     result = fm.von_neumann(
-        fm.FeatureGram(Z),
+        fm.features(Z, 1, normalize=None),
         eps=rho / 2,
         stop="separated",
         max_iter=steps,
@@ -606,7 +610,7 @@ def test_von_neumann_converges_linearly_where_the_hull_holds_a_ball(name):
     Z, rho = INSTANCES[name]
     path = record(
         "von_neumann",
-        fm.FeatureGram(Z),
+        fm.features(Z, 1, normalize=None),
         1500,
         eps=1e-6 * math.sqrt(squared_length(Z)),
         stop="separated",
@@ -647,7 +651,7 @@ def test_the_entropy_prox_has_a_logarithm_where_l2_has_n(name, gamma):
     Z, rho = INSTANCES[name]
     s = squared_length(Z)
     eps = rho / 2 if rho > 0 else 1e-3 * math.sqrt(s)
-    path = record("isnkpvn, entropy", fm.FeatureGram(Z), 3000, eps=eps, gamma=gamma)
+    path = record("isnkpvn, entropy", fm.features(Z, 1, normalize=None), 3000, eps=eps, gamma=gamma)
     calls = lengths_of_calls(path)
     starts = np.cumsum([0] + [c + 1 for c in calls[:-1]])
     centers = path.alpha[starts]
@@ -669,7 +673,11 @@ def test_copies_of_all_points_change_nothing(name, prox):
     Z, rho = INSTANCES[name]
     few, many = (
         fm.isnkpvn(
-            fm.FeatureGram(rows), prox=prox, eps=abs(rho) / 3, max_iter=20, trace_at=range(20)
+            fm.features(rows, 1, normalize=None),
+            prox=prox,
+            eps=abs(rho) / 3,
+            max_iter=20,
+            trace_at=range(20),
         )
         for rows in (Z, np.tile(Z, (7, 1)))
     )
@@ -711,7 +719,7 @@ def test_theorem_4_isnkpvn_proves_infeasibility_within_the_proved_steps(name, sc
     n = len(Z)
     s = squared_length(Z)
     eps = 1e-3 * scale
-    path = record("isnkpvn", fm.FeatureGram(Z), 2500, eps=eps, gamma=gamma)
+    path = record("isnkpvn", fm.features(Z, 1, normalize=None), 2500, eps=eps, gamma=gamma)
     assert path.result.status == "infeasible" and path.result.upper < eps
     calls = lengths_of_calls(path)
     starts = np.cumsum([0] + [c + 1 for c in calls[:-1]])
@@ -766,7 +774,7 @@ def test_nearly_infeasible_points_end_on_a_true_side(algorithm, gap):
     Z, rho = cross_polytope(4, 0.5 + gap)
     Z = np.vstack((Z, 1.5 * Z[:3]))
     for eps in (0.1, gap / 2):
-        result = halting(algorithm, fm.FeatureGram(Z), eps, 3000)
+        result = halting(algorithm, fm.features(Z, 1, normalize=None), eps, 3000)
         if result.status == "separated":
             assert 0.0 < naive.interval(Z, result.alpha, result.p)[0] <= rho * (1 + 1e-6)
         elif result.status == "infeasible":

@@ -75,14 +75,14 @@ def test_families_have_the_margins_that_they_claim():
         (studies.with_easy_points(hard, 40, rng), 0.07),
         (studies.chain(9), 1 / np.sqrt(2 * sum(i * i for i in range(1, 10)))),
     ):
-        best = fm.max_margin(fm.FeatureGram(Z), tol=1e-9)
+        best = fm.max_margin(fm.features(Z, 1, normalize=None), tol=1e-9)
         assert best.lower == pytest.approx(rho, rel=1e-8)
         assert (Z * Z).sum(axis=1).max() <= 1 + 1e-14
     sets = list(studies.random_labels(30, 200, np.random.default_rng(1)))
     assert all(np.allclose(np.linalg.norm(Z, axis=1), 1, rtol=1e-14) for Z in sets)
-    assert min(fm.max_margin(fm.FeatureGram(Z)).lower for Z in sets) > 0
+    assert min(fm.max_margin(fm.features(Z, 1, normalize=None)).lower for Z in sets) > 0
     fewer = sets[1][:, : sets[0].shape[1] - 1]  # the first is the first that is separable
-    assert fm.max_margin(fm.FeatureGram(fewer)).lower < 0
+    assert fm.max_margin(fm.features(fewer, 1, normalize=None)).lower < 0
 
 
 def test_products_are_counted_to_the_first_interval_that_is_short_enough():
@@ -247,7 +247,7 @@ def test_gaps_along_steps_are_those_to_the_planted_margin():
     for row in drawn:
         Z = rp.planted_power_law(20, 5, 0.05, np.random.default_rng(row["seed"]))
         algorithm = studies.STEPS[row["method"]]
-        found = rp.trajectory(algorithm, fm.FeatureGram(Z), 20, 12)
+        found = rp.trajectory(algorithm, fm.features(Z, 1, normalize=None), 20, 12)
         assert row["t"].tolist() == found.trace["iteration"].tolist()
         m = found.iterates @ Z @ Z.T
         length = np.linalg.norm(found.iterates @ Z, axis=1)
@@ -653,7 +653,7 @@ def test_every_method_of_the_race_runs_on_every_problem(quick):
 
 def test_the_seconds_of_the_race_are_medians_of_three_runs():
     """Only what all three of them traced is kept."""
-    G = fm.FeatureGram(rp.planted_margin(50, 5, 0.01, np.random.default_rng(0)))
+    G = fm.features(rp.planted_margin(50, 5, 0.01, np.random.default_rng(0)), 1, normalize=None)
     runs = []
 
     def perceptron(G, **options):

@@ -27,7 +27,7 @@ THETA = 0.04
 
 def gram_of(kind, Z):
     G = form(kind, Z)
-    return G if isinstance(G, fm.Gram) else fm.DenseGram(G)
+    return G if isinstance(G, fm.Gram) else fm.Gram(G)
 
 
 def coordinates_of(G):
@@ -70,7 +70,7 @@ class Step(NamedTuple):
 
 def steps_of(monkeypatch, Z, **options):
     """The result, and a `Step` for every product; Z in the units of the steps."""
-    Z = Z / math.sqrt(scale_of(fm.FeatureGram(Z)))
+    Z = Z / math.sqrt(scale_of(fm.features(Z, 1, normalize=None)))
     steps = []
 
     def spy(span, alpha, u, r):
@@ -92,7 +92,7 @@ def steps_of(monkeypatch, Z, **options):
         )
 
     monkeypatch.setattr(fm, SETTLE.__name__, spy)
-    return Z, fm.subspace_perceptron(fm.FeatureGram(Z), **options), steps
+    return Z, fm.subspace_perceptron(fm.features(Z, 1, normalize=None), **options), steps
 
 
 def phi(Z, W, y, mu=0.0):
@@ -173,7 +173,7 @@ def test_the_first_theorem_holds_step_by_step(case, monkeypatch):
         assert length <= (sum_r + sum(late)) / d * (k + 1) ** -1.5 * (1 + 1e-9)  # (d)
         if step.best > 0:  # and y has gone on from there
             assert step is steps[-1] and result.status == "separated"
-            assert k + 1 <= products(n, fm.max_margin(fm.FeatureGram(Z)).lower)
+            assert k + 1 <= products(n, fm.max_margin(fm.features(Z, 1, normalize=None)).lower)
             break
         value, b = phi(Z, step.W, step.y)
         assert value <= start + slack  # (i)
@@ -208,7 +208,7 @@ def test_the_gradient_in_the_span_becomes_as_short_as_it_must(seed, monkeypatch)
 def test_a_certificate_takes_no_more_products_than_proved(eps, seed):
     Z = unseparable(150, 100, seed)
     Z /= np.linalg.norm(Z, axis=1).max()
-    result = fm.subspace_perceptron(fm.FeatureGram(Z), eps=eps)
+    result = fm.subspace_perceptron(fm.features(Z, 1, normalize=None), eps=eps)
     assert result.status == "infeasible" and result.upper <= eps
     assert result.n_iter <= products(150, eps)
 
@@ -216,9 +216,9 @@ def test_a_certificate_takes_no_more_products_than_proved(eps, seed):
 @pytest.mark.parametrize("rho", [0.3, 0.1, 0.03, 0.01, 1e-3, 1e-4])
 def test_a_separator_takes_no_more_products_than_proved(rho):
     for Z in (falling(300, 200, rho, 0), feasible(300, 200, rho, 1)[0]):
-        s = scale_of(fm.FeatureGram(Z))
-        margin = fm.max_margin(fm.FeatureGram(Z)).lower / math.sqrt(s)
-        result = fm.subspace_perceptron(fm.FeatureGram(Z), stop="separated")
+        s = scale_of(fm.features(Z, 1, normalize=None))
+        margin = fm.max_margin(fm.features(Z, 1, normalize=None)).lower / math.sqrt(s)
+        result = fm.subspace_perceptron(fm.features(Z, 1, normalize=None), stop="separated")
         assert result.status == "separated"
         assert result.n_iter <= products(300, margin)
 
@@ -239,7 +239,7 @@ def test_the_second_theorem_holds_phase_by_phase(case, monkeypatch):
         monkeypatch, CASES[case] if case in CASES else PLANTED[case][0], max_iter=300, tol=1e-3
     )
     bound = math.log(len(Z)) + TILT
-    best = fm.max_margin(fm.FeatureGram(Z), tol=1e-13)
+    best = fm.max_margin(fm.features(Z, 1, normalize=None), tol=1e-13)
     R = 2 * bound
     rho = best.lower
     shortest = best.p @ Z
@@ -326,7 +326,7 @@ def test_the_second_theorem_holds_phase_by_phase(case, monkeypatch):
 @pytest.mark.parametrize("mu", [0.1, 1e-3])
 def test_iterates_are_those_of_the_twin(case, mu, kind):
     """The parts of the loop, at fixed mu and to the last digits."""
-    Z = CASES[case] / math.sqrt(scale_of(fm.FeatureGram(CASES[case])))
+    Z = CASES[case] / math.sqrt(scale_of(fm.features(CASES[case], 1, normalize=None)))
     G = gram_of(kind, Z)
     n = len(G)
     slack = max(1e-9, 100.0 * math.sqrt(NEGLIGIBLE(G)))  # of what is left out as rounding
@@ -407,7 +407,7 @@ def test_no_bound_is_lost_when_the_span_is_cut_down(kind, memory):
 
 def test_what_no_product_can_improve_costs_no_more_than_its_product():
     """After rank Z products and a few more the bounds stand still, and so does the rest of the state."""
-    G = fm.FeatureGram(LONGER)
+    G = fm.features(LONGER, 1, normalize=None)
     early, late = (fm.subspace_perceptron(G, max_iter=k) for k in (75, 300))
     ends = (early.lower, early.upper)
     assert (late.lower, late.upper) == pytest.approx(ends, rel=4 * EPS, abs=0.0)
@@ -419,7 +419,7 @@ def test_what_no_product_can_improve_costs_no_more_than_its_product():
 def test_rows_that_cancel_exactly_divide_nothing_by_zero(rows):
     """The best mixture is 0 to the last bit, so that no mu is in proportion to its length."""
     Z = np.array(rows)[:, None]
-    for G in (fm.FeatureGram(Z), Z @ Z.T):
+    for G in (fm.features(Z, 1, normalize=None), Z @ Z.T):
         result = fm.subspace_perceptron(G, max_iter=30)
         assert result.status == "max_iter" and result.lower <= -1.0 and 0.0 <= result.upper <= 1e-6
 
@@ -448,7 +448,7 @@ def test_separable_points_end_as_separated_and_others_as_infeasible(case, kind):
 
 
 def test_a_few_products_separate_what_takes_snkp_hundreds():
-    G = fm.FeatureGram(feasible(2000, 200, 0.01)[0])
+    G = fm.features(feasible(2000, 200, 0.01)[0], 1, normalize=None)
     ours = fm.subspace_perceptron(G, stop="separated")
     theirs = fm.snkp(G)
     assert ours.status == theirs.status == "separated" and 10 * ours.n_iter < theirs.n_iter

@@ -446,7 +446,7 @@ def test_far_columns_have_the_margin_of_near_ones_in_parallel():
     y = np.where(Z[:, 0] > 0, 1.0, -1.0)
     Z[:, 0] += 3.0 * y
     with threads(2):
-        near = fm.max_margin(free(fm.FeatureGram(in_file(y[:, None] * Z)), y))
+        near = fm.max_margin(free(fm.features(in_file(y[:, None] * Z), 1, normalize=None), y))
         far = fm.max_margin(fm.features(Z + 1e8, y, normalize=None, intercept="free"))
     assert near.status == far.status == "certified"
     assert near.lower == pytest.approx(far.lower, rel=1e-6)
@@ -459,6 +459,6 @@ def test_entries_whose_squares_are_nothing_beside_the_others(tiny):
         rows = [[s * Fraction(x) for x in row] for s, row in zip(y, X, strict=True)]
         rho2 = exact.margin_squared(exact.of_rows(rows))
         for algorithm in (fm.max_margin, fm.momentum):
-            result = algorithm(fm.FeatureGram(np.array(y)[:, None] * np.array(X)))
+            result = algorithm(fm.features(np.array(y)[:, None] * np.array(X), 1, normalize=None))
             assert result.lower <= 0.0 or Fraction(result.lower) ** 2 <= rho2
             assert rho2 <= Fraction(result.upper) ** 2

@@ -81,8 +81,8 @@ bias: float = result.bias
 K: fm.Gram = fm.lazy_gram(X)
 other: fm.Result = fm.momentum(K.signed([1, -1, 1]))
 matrix: np.ndarray = np.asarray(G)
-held: np.ndarray = fm.DenseGram(np.eye(3)).matrix
-products: np.ndarray = fm.FeatureGram(X).with_ridge(0.5) @ np.ones((3, 2))
+held: np.ndarray = fm.Gram(np.eye(3)).matrix
+products: np.ndarray = fm.features(X, 1, normalize=None).with_ridge(0.5) @ np.ones((3, 2))
 labels: np.ndarray | None = G.labels
 kernel: fm.Kernel | None = G.kernel
 name: str = kernel.name if kernel is not None else ""
