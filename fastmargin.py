@@ -114,7 +114,6 @@ from collections import namedtuple
 from collections.abc import Callable
 from fractions import Fraction
 from numbers import Number
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypedDict, TypeVar, Unpack, cast
 
 import numpy as np
@@ -195,53 +194,18 @@ _PARTS = 8  # parts of a product in parallel: a fixed number, so that results do
 _SERIAL = 1 << 18  # entries of an array below which waking threads costs more than reading it
 
 
-def _can_be_written(folder):
-    """Return True if a folder can be written to, or made where it is missing; makes none."""
-    folder = Path(folder).absolute()
-    for place in (folder, *folder.parents):
-        if os.path.exists(place):
-            return os.path.isdir(place) and os.access(place, os.W_OK | os.X_OK)
-    return False
-
-
-# Find out whether compiled code can be kept on disk, because Numba refuses to compile where it cannot.
-_CACHE = True
-_FOLDER = None  # of compiled code
+# Compiled code is kept on disk where Numba can write; where it cannot, it refuses to compile for a cache.
 try:
-    _probe = njit(__dir__, cache=True)
+    njit(__dir__, cache=True)
+    _CACHE = True
 except (OSError, RuntimeError):
     _CACHE = False
-else:
-    # NUMBA_DISABLE_JIT leaves functions as they are.  A module in a zip file gets a folder without a look at it.
-    if is_jitted(_probe):
-        _CACHE = _can_be_written(_probe.stats.cache_path)
-        if _CACHE:
-            _FOLDER = _probe.stats.cache_path
-if not _CACHE:
     warnings.warn(
         "fastmargin can write to no folder for compiled code and will compile anew in every process; set "
         "NUMBA_CACHE_DIR to a folder that it can write to (Numba reads no other)",
         RuntimeWarning,
         stacklevel=2,
     )
-
-
-def _has_compiled_code(folder):
-    """Return True if a folder has compiled code of this file, made since the file was last changed."""
-    source = Path(__file__)
-    changed = source.stat().st_mtime
-    return any(
-        path.stat().st_mtime >= changed for path in Path(folder).glob(f"{source.stem}.*.nbi")
-    )
-
-
-# A program without a console has no stderr, a daemon may have closed it, and in a zip file a module has no date.
-with contextlib.suppress(AttributeError, OSError, ValueError):
-    if _FOLDER and not _has_compiled_code(_FOLDER):
-        sys.stderr.write(
-            f"fastmargin: compiling at first calls, once per machine, into {_FOLDER}\n"
-        )
-        sys.stderr.flush()
 
 _LOCK = threading.RLock()  # for a threading layer that serves one caller at a time
 _PROCESS = os.getpid()  # the process that has Numba's threads; its forked children have none
@@ -12728,7 +12692,8 @@ def _fill_cache():
         for points in (X, X[:, :20], X[:100, :20], X[:100]):
             for classes in (labels, labels > 0):
                 MaxMarginClassifier(kernel, C=C).fit(points, classes[: len(points)]).predict(points)
-    print(f"compiled code is in {_FOLDER or 'memory alone: see NUMBA_CACHE_DIR'}")
+    kept = _dot.stats.cache_path if _CACHE else "memory alone: see NUMBA_CACHE_DIR"
+    print(f"compiled code is in {kept}")
 
 
 # `python -m` runs this file as `__main__`: compile under the module's own name, by which other processes look for code.

@@ -14,7 +14,6 @@ import shutil
 import subprocess
 import sys
 import textwrap
-import time
 import typing
 from pathlib import Path
 
@@ -410,29 +409,6 @@ def test_the_cache_is_filled_for_the_usual_calls(alone, tmp_path):
     )
     python(code, alone, NUMBA_CACHE_DIR=str(folder))
     assert [path.name for path in found() if path not in filled] == []
-
-
-def test_compiling_is_said_once_per_machine(alone, tmp_path):
-    """In one line on stderr that names the folder, by processes that find no code of this file; by none afterwards."""
-    folder = tmp_path / "cache"
-
-    def said(call=""):
-        return python(
-            "import io, sys\nsys.stderr = screen = io.StringIO()\nimport fastmargin as fm\n"
-            f"print(repr(screen.getvalue()))\n{call}",
-            alone,
-            NUMBA_CACHE_DIR=str(folder),
-        )
-
-    for _ in range(2):
-        line = ast.literal_eval(said("pass"))
-        assert line.count("\n") == 1 and line.endswith("\n")
-        assert "compiling" in line and str(folder) in line
-    said("fm.project_simplex([1.0, 2.0])")
-    assert ast.literal_eval(said()) == ""
-    changed = time.time() + 60
-    os.utime(alone / "fastmargin.py", (changed, changed))
-    assert "compiling" in said()
 
 
 @pytest.mark.dear
