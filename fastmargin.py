@@ -448,9 +448,8 @@ def _plain(a, name):
         raise TypeError(f"{name} must be {kinds}, got {type(a).__name__}")
     try:
         plain = np.asarray(a)
-    except ValueError:
-        _refuse_uneven(a, name)
-        raise
+    except ValueError as error:
+        raise ValueError(f"{name} must have rows of one length: {error}") from None
     if plain.ndim == 0 and plain.dtype.kind in "OSU":
         is_row = hasattr(a, "__iter__") and not isinstance(a, str | bytes | dict)
         remedy = f": give list({name})" if is_row else ""
@@ -458,17 +457,6 @@ def _plain(a, name):
             f"{name} must be an array, a list or a data frame, got {type(a).__name__}{remedy}"
         )
     return plain
-
-
-def _refuse_uneven(rows, name):
-    """Refuse rows of different lengths, of which NumPy makes no table."""
-    shapes = [np.shape(row)[:1] for row in rows]
-    for i, shape in enumerate(shapes):
-        if shape != shapes[0]:
-            raise ValueError(
-                f"{name} must have rows of one length; row 0 has shape {shapes[0]}, and row {i} {shape}: fill such "
-                "rows up, or leave them out"
-            )
 
 
 def _numbers(given, name):
@@ -564,21 +552,13 @@ def _no_number(value, name):
         parts = f"np.column_stack((np.real({name}), np.imag({name})))"
         remedy = f"Complex data not supported, give both parts, {parts}"
         return ValueError, f"the complex number {value}", remedy
-    if isinstance(value, str):
-        value = str(value)  # NumPy's has a longer repr
-    what = f"{value!r:.80}"
+    what = f"{str(value) if isinstance(value, str) else value!r:.80}"
     try:
         float(value)
     except (TypeError, ValueError) as error:
         what = f"{what} ({error})"
-        if isinstance(value, str):
-            columns = "of categories make columns of 0 and 1, as pandas.get_dummies does"
-            return TypeError, what, columns
-    return (
-        TypeError,
-        what,
-        f"if such entries stand for numbers, give np.asarray({name}, dtype=float)",
-    )
+    categories = "of categories make columns of 0 and 1, as pandas.get_dummies does"
+    return TypeError, what, f"{categories}; of numbers give np.asarray({name}, dtype=float)"
 
 
 def _is_missing(value):
