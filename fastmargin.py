@@ -3678,8 +3678,9 @@ def _of_store(name):
 _multiply_store = _of_store("multiply")  # (S, v, out, threads): out <- K v
 _column_of = _of_store("column")  # (S, i) -> column i of K
 _row_of = _of_store("row")  # (S, i) -> (values, columns): the entries of x_i in these columns
-_row_dot = _of_store("row_dot")  # (S, i, w) -> <x_i, w>
-_add_row = _of_store("add_row")  # (S, i, a, w): w <- w + a x_i
+_set_dots = _of_store("set_dots")  # (S, w, m, start): m_k <- <x_(start + k), w> for all k
+# (S, v, start, w): w <- w + sum_k v_k x_(start + k); rows of weight zero are not read
+_add_rows = _of_store("add_rows")
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
@@ -4160,22 +4161,26 @@ def _dense_row(S, i):
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
-def _dense_row_dot(S, i, w):
-    total = 0.0
-    for j in range(S.rows.shape[1]):
-        total += S.rows[i, j] * w[j]
-    return total
+def _dense_set_dots(S, w, m, start):
+    for k in range(m.size):
+        total = 0.0
+        for j in range(w.size):
+            total += S.rows[start + k, j] * w[j]
+        m[k] = total
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
-def _dense_add_row(S, i, a, w):
-    for j in range(S.rows.shape[1]):
-        w[j] += a * S.rows[i, j]
+def _dense_add_rows(S, v, start, w):
+    for k in range(v.size):
+        weight = v[k]
+        if weight != 0.0:
+            for j in range(w.size):
+                w[j] += weight * S.rows[start + k, j]
 
 
 _RowArrays.row = _dense_row
-_RowArrays.row_dot = _dense_row_dot
-_RowArrays.add_row = _dense_add_row
+_RowArrays.set_dots = _dense_set_dots
+_RowArrays.add_rows = _dense_add_rows
 
 
 # ------------------------------------------------------------------------------------------------------
@@ -4232,22 +4237,28 @@ def _sparse_row(S, i):
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
-def _sparse_row_dot(S, i, w):
-    total = 0.0
-    for k in range(S.starts[i], S.starts[i + 1]):
-        total += S.values[k] * w[S.columns[k]]
-    return total
+def _sparse_set_dots(S, w, m, start):
+    for k in range(m.size):
+        values, columns = _sparse_row(S, start + k)
+        total = 0.0
+        for j in range(values.size):
+            total += values[j] * w[columns[j]]
+        m[k] = total
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
-def _sparse_add_row(S, i, a, w):
-    for k in range(S.starts[i], S.starts[i + 1]):
-        w[S.columns[k]] += a * S.values[k]
+def _sparse_add_rows(S, v, start, w):
+    for k in range(v.size):
+        weight = v[k]
+        if weight != 0.0:
+            values, columns = _sparse_row(S, start + k)
+            for j in range(values.size):
+                w[columns[j]] += weight * values[j]
 
 
 _SparseArrays.row = _sparse_row
-_SparseArrays.row_dot = _sparse_row_dot
-_SparseArrays.add_row = _sparse_add_row
+_SparseArrays.set_dots = _sparse_set_dots
+_SparseArrays.add_rows = _sparse_add_rows
 
 
 # Kinds of rows bring the three steps above.  The rest is written once for both.
@@ -4255,39 +4266,32 @@ _SparseArrays.add_row = _sparse_add_row
 
 @njit(cache=_CACHE)
 def _lift_rows(S, V, W):
-    """W <- W + V X; rows of weight zero are not read."""
+    """W <- W + V X."""
     for c in range(len(V)):
-        v = V[c]
-        w = W[c]
-        for i in range(v.size):
-            if v[i] != 0.0:
-                _add_row(S, i, v[i], w)
+        _add_rows(S, V[c], 0, W[c])
 
 
 @njit(cache=_CACHE)
 def _dot_rows(S, W, M):
     """M <- W X'."""
     for c in range(len(W)):
-        w = W[c]
-        m = M[c]
-        for i in range(m.size):
-            m[i] = _row_dot(S, i, w)
+        _set_dots(S, W[c], M[c], 0)
 
 
 @njit(cache=_CACHE)
 def _multiply_rows(S, v, out, threads):
-    w = np.zeros((1, S.width))
-    _lift_rows(S, v.reshape(1, v.size), w)
-    _dot_rows(S, w, out.reshape(1, out.size))
+    w = np.zeros(S.width)
+    _add_rows(S, v, 0, w)
+    _set_dots(S, w, out, 0)
 
 
 @njit(cache=_CACHE)
 def _column_of_rows(S, i):
-    w = np.zeros((1, S.width))
-    _add_row(S, i, 1.0, w[0])
-    column = np.empty((1, S.n))
-    _dot_rows(S, w, column)
-    return column[0]
+    w = np.zeros(S.width)
+    column = np.empty(S.n)
+    _add_rows(S, np.ones(1), i, w)
+    _set_dots(S, w, column, 0)
+    return column
 
 
 for _arrays in (_RowArrays, _SparseArrays):
@@ -10618,19 +10622,23 @@ def _pass_over_rows(G, order, ridge, diagonal, v, w, y, bias, penalty):
 
     The bias is bias[0] + bias[1]; y is 0 where there is none.
     """
+    dot = np.empty(1)
+    move = np.empty(1)
+    own = w[: G.store.width]  # the coordinates without that of a constant
     for i in order:
-        dot = _row_dot(G.store, i, w)
+        _set_dots(G.store, own, dot, i)
         if G.constant != 0.0:
-            dot += G.constant * w[-1]
-        g = G.c[i] * dot + y[i] * (bias[0] + bias[1]) + ridge[i] * v[i] - 1.0
+            dot[0] += G.constant * w[-1]
+        g = G.c[i] * dot[0] + y[i] * (bias[0] + bias[1]) + ridge[i] * v[i] - 1.0
         weight = max(0.0, v[i] - g / diagonal[i])
-        move = weight - v[i]
-        if move != 0.0:
+        change = weight - v[i]
+        if change != 0.0:
             v[i] = weight
-            bias[1] += penalty * y[i] * move
-            _add_row(G.store, i, G.c[i] * move, w)
+            bias[1] += penalty * y[i] * change
+            move[0] = G.c[i] * change
+            _add_rows(G.store, move, i, own)
             if G.constant != 0.0:
-                w[-1] += G.c[i] * move * G.constant
+                w[-1] += move[0] * G.constant
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
