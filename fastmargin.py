@@ -11067,7 +11067,7 @@ def _warn_of_support(problem, support):
     )
 
 
-def _by_faces(problem, aims, alpha, m, gap, largest=_LARGEST_FACE):
+def _by_faces(problem, aims, alpha, m, gap, largest):
     """Make Newton steps on faces, of at most ``largest`` points, of a working set that takes in violators.
 
     The Cholesky factor L of the face P goes on from one working set to the next.
@@ -11206,10 +11206,13 @@ def _has_a_set(problem, support):
 _METHODS = (
     _Method(lambda problem, support: problem.descent is not None, _by_descent),
     _Method(lambda problem, support: problem.is_in_coordinates, _by_newton_steps),
-    _Method(_has_few_points, functools.partial(_by_faces, largest=_FEW)),
+    _Method(_has_few_points, lambda *given: _by_faces(*given, _FEW)),
     _Method(_has_a_set, _by_pairs),
     _Method(_is_beyond_sets, _by_low_rank),
-    _Method(lambda problem, support: support <= _LARGEST_FACE, _by_faces),
+    _Method(
+        lambda problem, support: support <= _LARGEST_FACE,
+        lambda *given: _by_faces(*given, _LARGEST_FACE),
+    ),
 )
 
 
