@@ -9870,7 +9870,7 @@ def _adder(G):
     if isinstance(G, DenseGram):
         return functools.partial(_add_columns_of_matrix, G)
     if isinstance(G, LazyGram):
-        return _KeptColumns(G).add
+        return functools.partial(_add_kept_columns, G, {})
     return None
 
 
@@ -9887,33 +9887,20 @@ def _add_columns_of_matrix(G, index, weights, m):
         _combine_rows(G.matrix, index, weights, m)
 
 
-class _KeptColumns:
-    """Columns of K that a `LazyGram` has evaluated, while there is room for them."""
-
-    def __init__(self, G):
-        self.G = G
-        self.columns = np.empty((min(G.n, _KEPT // G.n), G.n))
-        self.places = np.full(G.n, -1)
-        self.count = 0
-
-    def add(self, index, weights, m):
-        G = self.G
-        if 2 * np.count_nonzero(self.places[index] < 0) > G.n:  # a product evaluates half of G
-            return _add_by_product(G, index, weights, m)
-        new = index[self.places[index] < 0][: len(self.columns) - self.count]
-        for some in _slices(new.size, G.n):
-            start = self.count + some.start
-            block = G._values(G.points.take(new[some]), G.points)
-            self.columns[start : start + len(block)] = block
-        self.places[new] = np.arange(self.count, self.count + new.size)
-        self.count += new.size
-        known = self.places[index] >= 0
-        total = np.zeros(G.n)
-        scaled = weights[known] * G.c[index[known]]
-        _combine_rows(self.columns, self.places[index[known]], scaled, total)
-        m += G.c * total
-        if not known.all():
-            _add_by_product(G, index[~known], weights[~known], m)
+def _add_kept_columns(G, kept, index, weights, m):
+    """Add columns that are evaluated once, while there is room for them in the dictionary ``kept``."""
+    is_new = np.array([i not in kept for i in index.tolist()], dtype=bool)
+    if 2 * np.count_nonzero(is_new) > G.n:  # a product evaluates half of G
+        _add_by_product(G, index, weights, m)
+        return
+    new = index[is_new]
+    for some in _slices(max(0, min(new.size, _KEPT // G.n - len(kept))), G.n):
+        kept.update(zip(new[some].tolist(), G.block(new[some], np.arange(G.n)), strict=True))
+    is_left = np.array([i not in kept for i in index.tolist()], dtype=bool)
+    for i, weight in zip(index[~is_left].tolist(), weights[~is_left].tolist(), strict=True):
+        _combine(1.0, m, weight, kept[i])
+    if is_left.any():
+        _add_by_product(G, index[is_left], weights[is_left], m)
 
 
 def _has_few_coordinates(base):
@@ -10341,7 +10328,7 @@ def _in_coordinates(problem, tol, result, callback):
         most -= steps
         if not _separates(rows @ separator):  # although ||w|| has next to no weight
             return result
-    best = result
+    best = result._replace(trace=result.trace.copy())
     is_stopped = False
     for ridge in ridges:
         # 1. The separator and the weights
@@ -10374,6 +10361,8 @@ def _in_coordinates(problem, tol, result, callback):
         if _is_closed(best.lower, best.upper, tol) or most == 0:
             break
         # 3. The callback, which may keep and change what it gets
+        best.trace["lower"][-1] = best.lower
+        best.trace["upper"][-1] = best.upper
         if callback is not None and _is_true(
             callback(copy.deepcopy(best)._replace(status="running"))
         ):
@@ -10390,10 +10379,7 @@ def _in_coordinates(problem, tol, result, callback):
     else:
         status = "rounding"
         note = _note_on_rounding(G, Bounds(best.lower, best.upper, best.upper - best.lower))
-    trace = result.trace.copy()
-    trace["lower"][-1] = best.lower
-    trace["upper"][-1] = best.upper
-    return best._replace(status=status, trace=trace, note=note)
+    return best._replace(status=status, note=note)
 
 
 def _separates(m):
@@ -11453,10 +11439,10 @@ ALGORITHMS = {
 # Some p >= 0, not 0, with Z'p = 0 proves that nothing separates the points where p > 0.
 #
 # (1) `max_margin` finds a p with a small Z'p.  Points that can be separated in some units can be in all, so that it is
-#     given rows in units in which columns, and then rows, have lengths near 1.
-# (2) By Caratheodory's theorem points leave p, until the rows (z_i, 1) of the others are independent.
-# (3) The z_i are rational numbers.  Elimination in integers solves Z'p = 0 for these few points: that is the proof, if
-#     p >= 0.  Nothing of (1) and (2) has to be precise.
+#     given rows in units in which columns, and then rows, have lengths near 1.  Its last faces leave weights on points
+#     that are independent, which are few.
+# (2) The z_i are rational numbers.  Elimination in integers solves Z'p = 0 for these few points: that is the proof, if
+#     p >= 0.  (1) need not be precise.
 
 
 class Witnesses(NamedTuple):
@@ -11516,8 +11502,8 @@ def witnesses(G: GramLike, result: Result | ArrayLike) -> Witnesses | None:
 
     Parameters
     ----------
-    G : array, shape (n, n), or Gram
-        Signed Gram matrix, as for every algorithm.
+    G : Gram
+        Of the linear kernel, by `features`, `gram` or `lazy_gram`, or of pairs of these.
     result : Result, or array, shape (n,)
         What an algorithm returned for G, or a point of the simplex.
 
@@ -11529,16 +11515,14 @@ def witnesses(G: GramLike, result: Result | ArrayLike) -> Witnesses | None:
         by so few, they may be all points where p > 0.
 
         ``strict`` says that no separator exists for the numbers that G holds, in exact arithmetic.  It can be True for
-        points of the linear kernel, in `features`, `gram` and `lazy_gram`, with a free intercept or without, for pairs
-        of these, and for "poly"; and for up to 200 witnesses, or about 95 whose numbers have all digits of a double.
-        Other kernels separate all points that differ: see `contradiction`.  An array G holds rounded values, of which
-        only a zero on the diagonal proves so much.  ``strict`` is False where the proof fails, as on points that have a
-        margin below the accuracy of `max_margin`.
+        up to 200 witnesses, or about 95 whose numbers have all digits of a double.  It is False where the proof fails,
+        as on points that have a margin below the accuracy of `max_margin`.
 
     Raises
     ------
     ValueError
-        The result is not of this G, or p is not a point of the simplex.
+        The result is not of this G, or p is not a point of the simplex; or G does not hold the rows of its points, as
+        an array does not, nor a kernel other than the linear one.  Only a zero on the diagonal is a witness there.
 
     See Also
     --------
@@ -11580,46 +11564,37 @@ def witnesses(G: GramLike, result: Result | ArrayLike) -> Witnesses | None:
         chosen = np.zeros(len(G))
         chosen[zeros[0]] = 1.0
         return Witnesses(zeros[:1], np.ones(1), certificate(G, chosen, chosen)[1], True)
-    # 2. Look among the points of the result, and then among all, as long as nothing is proved.
-    first = may_be & (p > 0.0)
-    if points.diagonal()[first].max(initial=0.0) < _ENTRIES[0]:
-        first = may_be  # since the solver takes none of these without larger ones
-    for among in (first, may_be):
-        index, weights = _few_witnesses(points, np.flatnonzero(among))
-        proved = _proved(points, index, weights)
-        if proved is not None or np.array_equal(among, may_be):
-            break
-    if not index.size:
-        return None
-    # 3. Rounding may choose points that have no proof: then all points of the result may have one.
-    support = np.flatnonzero(p)
-    if proved is None and may_be[support].all():
-        proved = _proved(points, support, p[support])
+    # 2. Look among the points of the result, and then among all; rounding may choose points that have no proof where
+    #    all points of the result have one.
+    tried = []
+    for among in (may_be & (p > 0.0), may_be):
+        weights = _mixture_near_zero(points, np.flatnonzero(among))
+        if weights is not None:
+            tried.append(weights)
+        elif among is may_be:
+            return None
+        proved = _proved_weights(points, weights)
         if proved is not None:
-            index = support
-    strict = proved is not None
-    if strict:
-        index = index[proved > 0.0]
-        weights = proved[proved > 0.0]
-    # 4. Weights of few points give way to those of the result where these prove much more, and where rounding has left
-    #    the few to one class.
-    chosen = np.zeros(len(G))
-    chosen[index] = weights
-    if G.free_labels is not None:
-        totals = np.where(
-            G.free_labels > 0.0,
-            chosen[G.free_labels > 0.0].sum(),
-            chosen[G.free_labels < 0.0].sum(),
-        )
-        chosen = 0.5 * chosen / totals if totals.all() else p
-    upper = certificate(G, chosen, chosen, precise=True)[1]
-    if not strict:
-        given = certificate(G, p, p, precise=True)[1]
-        if given < 0.5 * upper:
-            upper = given
-            chosen = p
-    index = np.flatnonzero(chosen)
-    return Witnesses(index, chosen[index], upper, strict)
+            break
+    if proved is None and may_be[p > 0.0].all():
+        tried.append(p)
+        proved = _proved_weights(points, p)
+    if proved is not None:
+        tried = [proved]
+    # 3. Without a proof the points of the first weights stay, unless others prove much more.
+    best = None
+    for chosen in tried:
+        if G.free_labels is not None:
+            is_plus = G.free_labels > 0.0
+            totals = np.where(is_plus, chosen[is_plus].sum(), chosen[~is_plus].sum())
+            if not totals.all():  # by rounding
+                continue
+            chosen = 0.5 * chosen / totals
+        upper = certificate(G, chosen, chosen, precise=True)[1]
+        if best is None or upper < 0.5 * best.upper:
+            index = np.flatnonzero(chosen)
+            best = Witnesses(index, chosen[index], upper, proved is not None)
+    return best
 
 
 def _zero_rows(G, index):
@@ -11636,60 +11611,34 @@ def _zero_rows(G, index):
     return index[~rows.any(axis=1) | (c == 0.0)]
 
 
-def _few_witnesses(G, index):
-    """Return (points, weights), few of some points, whose mixture is about 0; no points if they have a margin.
+def _mixture_near_zero(G, index):
+    """Return weights of some points whose mixture is about 0; None if these have a margin.
 
-    Whether there is a separator depends neither on the units of columns nor on the lengths of rows.  So rows, where
-    they can be had, are brought near length 1, with columns near 1.
+    Whether there is a separator depends neither on the units of columns nor on the lengths of rows.  So rows are
+    brought near length 1, with columns near 1.
     """
-    nobody = index[:0], np.zeros(0)
     if not index.size or (G.free_labels is not None and np.ptp(G.free_labels[index]) == 0.0):
-        return nobody
-    balanced = _balanced_rows(G, index)
-    if balanced is None:
-        is_zero = G.diagonal()[index] == 0.0
-        if (
-            G.free_labels is None and is_zero.any()
-        ):  # a witness by itself, unless it is 0 by underflow alone
-            return index[is_zero][:1], np.ones(1)
-        return _few_by_products(G, index)
-    rows, factors = balanced
+        return None
+    rows, factors = _balanced_rows(G, index)
     best = max_margin(FeatureGram(rows))
     if best.lower > 0.0:
-        return nobody
-    chosen = np.flatnonzero(best.p)
-    p = _fewest(rows[chosen], best.p[chosen], 1e-11)
-    chosen = chosen[p > 0.0]
-    p = p[p > 0.0] * factors[chosen]
-    return index[chosen], p / p.sum()
+        return None
+    weights = np.zeros(len(G))
+    weights[index] = best.p * factors
+    return weights / weights.sum()
 
 
-def _few_by_products(G, index):
-    """Do as `_few_witnesses`, for a G without rows."""
-    if index.size < len(G):
-        if G._access == "products":
-            # It cannot leave points out.  A ridge keeps them from being witnesses.
-            ridge = np.full(len(G), G.scale)
-            ridge[index] = 0.0
-            G = G.with_ridge(ridge)
-        else:
-            G = G.restrict(index)
-    best = max_margin(G)
-    if best.lower > 0.0:
-        return index[:0], np.zeros(0)
-    p = best.p if len(G) == index.size else best.p[index]
-    chosen = np.flatnonzero(p)
-    p = p[chosen]
-    if G._access != "products":
-        # The roots of a matrix are rows, with half of its digits.
-        H = G.block(chosen, chosen).astype(np.float64)
-        H /= H.diagonal().max() or 1.0
-        if G.free_labels is not None:
-            y = G.free_labels[chosen]
-            H += np.outer(y, y)
-        sizes, vectors = np.linalg.eigh(H)
-        p = _fewest(vectors * np.sqrt(np.maximum(sizes, 0.0)), p, 1e-7)
-    return index[chosen[p > 0.0]], p[p > 0.0] / p.sum()
+def _proved_weights(G, weights):
+    """Return the weights of `_proved` for the points of these, None where there are none."""
+    if weights is None:
+        return None
+    index = np.flatnonzero(weights)
+    proved = _proved(G, index, weights[index])
+    if proved is None:
+        return None
+    of_all = np.zeros(len(G))
+    of_all[index] = proved
+    return of_all
 
 
 def _rows_of(K, index):
@@ -11721,14 +11670,18 @@ def _rows_of(K, index):
 
 
 def _balanced_rows(G, index):
-    """Return (rows, factors): the rows of some points times these factors, powers of 2; None if G has no rows.
+    """Return (rows, factors): the rows of some points times these factors, powers of 2.
 
     Columns are multiplied by powers of 2, too, so that their largest entries, and then the lengths of rows, are near 1.
     Columns of zeros are left out.  The factor of a row of zeros is 0.
     """
     of_points = _rows_of(G, index)
     if of_points is None:
-        return None
+        raise ValueError(
+            "G does not hold the rows of its points, which prove that there is no separator, or they have more than "
+            f"{_MOST_ENTRIES:,} entries: give features(X, y) of fewer points or columns; contradiction(X, y) finds "
+            "equal points with different labels, for any kernel"
+        )
     rows, c = of_points
     rows = rows * c[:, None]
     if G.free_labels is not None:
@@ -11741,59 +11694,13 @@ def _balanced_rows(G, index):
     return np.ldexp(rows, -columns - exponents[:, None]), factors
 
 
-def _fewest(rows, p, tolerance):
-    """Return p >= 0 with the same rows'p and sum, up to rounding, and with few points, by Caratheodory's theorem.
-
-    Points leave until the rows (z_i, 1) of those that are left are independent, up to a relative tolerance.
-    """
-    p = p.copy()
-    extended = np.column_stack((rows, np.ones(len(rows))))
-    if extended.shape[1] > len(rows):
-        extended = np.linalg.qr(extended.T, mode="r").T  # of the same dependences
-    vectors, sizes, _ = np.linalg.svd(extended)
-    rank = np.count_nonzero(sizes > tolerance * sizes[0])
-    # An orthonormal basis of the directions that change neither rows'p nor the sum
-    flat = vectors[:, rank:]
-    while flat.shape[1]:
-        # 1. Take the direction in which the lightest point gets lighter fastest, or any if it stays as it is.
-        lightest = np.argmin(np.where(p > 0.0, p, np.inf))
-        d = flat @ flat[lightest]
-        if not d[lightest] > tolerance**2:
-            d = flat[:, 0]
-        # 2. Go until a point has no weight.
-        falls = (d > 0.0) & (p > 0.0)
-        if not falls.any():
-            d = -d
-            falls = (d > 0.0) & (p > 0.0)
-        steps = np.divide(p, d, out=np.full(p.size, np.inf), where=falls)
-        leaves = np.argmin(steps)
-        p = np.maximum(p - steps[leaves] * d, 0.0)
-        p[leaves] = 0.0
-        # 3. Keep the directions that leave it there.  A reflection turns the others into the first.
-        u = flat[leaves].copy()
-        u[0] += math.copysign(float(np.linalg.norm(u)), u[0])
-        flat = flat - np.outer(flat @ u, u) * (2.0 / (u @ u))
-        flat = flat[:, 1:]
-        flat[p == 0.0] = 0.0
-    return p
-
-
 def _exact_columns(G, index):
-    """Return (columns, lengths): integers (columns, k) with Z'p = 0 if and only if they balance p lengths; or None.
+    """Return (columns, lengths): integers (columns, k) with Z'p = 0 if and only if they balance p lengths.
 
-    They are the columns of Z in units of their own, for rows without the lengths.  Those of "poly" are its values at
-    the same points, since p'Kp = 0 if and only if K p = 0.
+    They are the columns of Z in units of their own, for rows without the lengths.
     """
-    of_points = _rows_of(G, index)
-    K = G._source if isinstance(G, DenseGram) else G
-    if of_points is not None:
-        rows, c = of_points
-        rows = [[Fraction(x) for x in row] for row in rows[:, rows.any(axis=0)].tolist()]
-    elif isinstance(K, LazyGram) and K.kernel.name == "poly":
-        rows = _exact_values(K, index)
-        c = K.c[index]
-    else:
-        return None
+    rows, c = _rows_of(G, index)
+    rows = [[Fraction(x) for x in row] for row in rows[:, rows.any(axis=0)].tolist()]
     lengths = np.ones(index.size)
     if G.free_labels is None:  # then a weight can make up for the length of a row, which is rounded
         lengths = np.abs(c)
@@ -11813,23 +11720,6 @@ def _exact_columns(G, index):
     return whole, lengths
 
 
-def _exact_values(K, index):
-    """Return the values of the kernel "poly" at some points, (k, k), with the intercept, in rationals."""
-    rows = K.points.take(index).rows
-    rows = rows.toarray() if _is_sparse(rows) else np.asarray(rows)
-    exact = [[Fraction(x) for x in row] for row in rows[:, rows.any(axis=0)].tolist()]
-    # Integers, over a common power of 2, are much faster than rationals.
-    unit = max((x.denominator for row in exact for x in row), default=1)
-    whole = [[int(x * unit) for x in row] for row in exact]
-    gamma = Fraction(K.kernel.gamma) / unit**2
-    coef0 = Fraction(K.kernel.coef0)
-    offset = Fraction(_constant(K.intercept)) ** 2
-    return [
-        [(gamma * sum(map(operator.mul, a, b)) + coef0) ** K.kernel.degree + offset for b in whole]
-        for a in whole
-    ]
-
-
 def _proved(G, index, weights):
     """Return weights p >= 0 of witnesses, near these, whose exact values have Z'p = 0; None if none are found.
 
@@ -11838,10 +11728,9 @@ def _proved(G, index, weights):
     The integers are those of E. Bareiss, Mathematics of Computation 22, 1968: divisions have no remainder.
     """
     k = index.size
-    found = _exact_columns(G, index) if 0 < k <= _MOST_EXACT else None
-    if found is None:
+    if not 0 < k <= _MOST_EXACT:
         return None
-    columns, lengths = found
+    columns, lengths = _exact_columns(G, index)
     weights = weights * lengths
     if k * max((x.bit_length() for column in columns for x in column), default=0) > _MOST_BITS:
         return None
