@@ -9586,7 +9586,8 @@ class _Problem:
         kernel that is evaluated as it is read, or those of its points; and if it computes more precise products
     is_in_coordinates : True if Newton steps solve equations in the coordinates of the separator
     takes_products : True if conjugate gradients can solve them, by products
-    descent : the function of ``_descents`` whose steps this problem takes, or None
+    descent : `_by_rows`, `_by_rows_of_points` or `_by_entries`, whose steps on single weights this problem takes, or
+        None
     free_labels : y if the intercept is free, else None
     shift : h, or None for 0, as before `begin` and after `finish`
     origin, penalty : v of the origin Z'v and k that `begin` chose, None and 0.0 before
@@ -9635,12 +9636,12 @@ class _Problem:
         has_enough = self.ridge.min() >= _LEAST_RIDGE * self.base_scale
         is_narrow = points._has_rows and points._width <= _FEW
         width = self.base._width if self.base._has_rows else math.inf
-        fits = _has_few_coordinates_a_class if self.is_of_pairs else _has_few_coordinates
+        has_few = _has_few_coordinates_a_class if self.is_of_pairs else _has_few_coordinates
         # Products with wide sparse rows are cheaper than equations.
-        is_in_coordinates = self.is_soft and width < self.n and fits(self.base)
+        is_in_coordinates = self.is_soft and width < self.n and has_few(self.base)
         self.is_in_coordinates = is_in_coordinates and (is_narrow or not self.is_sparse)
-        self.takes_products = has_enough and not self.is_in_coordinates
-        self.takes_products &= not self.is_on_demand or _is_in_single_range(points)
+        fits = not self.is_on_demand or _is_in_single_range(points)
+        self.takes_products = has_enough and fits and not self.is_in_coordinates
         self.descent = None
         by_rows = isinstance(points, _RowGram) and points._work <= _WRITTEN_DOWN
         if self.n > _FEW and not (self.is_in_coordinates and is_narrow):
@@ -10950,8 +10951,8 @@ def _violations(alpha, m, lengths):
     return np.where(alpha > 0.0, np.maximum(-g, np.minimum(g, alpha * lengths)), -g)
 
 
-def _with_violators(problem, points, H, m, divisor, below, largest):
-    """Add the points of smallest m_i < below to points and H; return both.
+def _with_violators(problem, points, placed, H, m, divisor, below, largest):
+    """Add the points of smallest m_i < below to points and H, of which the first ones are placed; return both.
 
     At a time they are at most 1 / divisor of the set, or `_FEWEST_VIOLATORS` if that is more.  The set has at most
     ``largest`` points.
@@ -10961,27 +10962,24 @@ def _with_violators(problem, points, H, m, divisor, below, largest):
     outside[points] = np.inf
     found = np.flatnonzero(outside < below)
     found = np.sort(found[np.argsort(m[found])[:most]])
-    placed = points.size if H.size else 0
     points = np.append(points, found)
     if points.size > len(H):
-        room = min(3 * points.size // 2 + 64, largest)
-        H = _widened(H[:placed, :placed], max(points.size, room))
+        room = max(points.size, min(3 * points.size // 2 + 64, largest))
+        H = _widened(H[:placed, :placed], room)
     problem.place(points, placed, H)
     return points, H
 
 
-def _first_working_set(problem, alpha, m, precision, largest):
+def _first_working_set(problem, alpha, m, H, largest):
     """Return (points, H): all points if they are few, else the support and points of least margin.
 
     These are half as many, or `_FEWEST_VIOLATORS` if that is more.  A support of a point a side says nothing yet: as
     many of all points are added to it.  Where the support is too large for a set of ``largest`` points, those that
-    violate optimality most are taken in its place.
+    violate optimality most are taken in its place.  H is widened where it has too few rows.
     """
     if problem.n <= _FEW:
-        points = np.arange(problem.n)
-        H = np.empty((problem.n, problem.n), precision)
-        problem.place(points, 0, H)
-        return points, H
+        every = np.arange(problem.n)
+        return _with_violators(problem, every, 0, H, m, 1, -math.inf, problem.n)
     support = np.flatnonzero(alpha)
     points = support
     if support.size <= len(problem.sides):  # nothing is known yet
@@ -10990,8 +10988,7 @@ def _first_working_set(problem, alpha, m, precision, largest):
         violations = _violations(alpha, m, problem.lengths)
         most = min(_LARGEST_FACE, largest, problem.n)
         points = np.sort(np.argpartition(violations, -most)[-most:])
-    H = np.empty((0, 0), precision)
-    return _with_violators(problem, points, H, m, 2, math.inf, largest)
+    return _with_violators(problem, points, 0, H, m, 2, math.inf, largest)
 
 
 def _by_pairs(problem, aims, alpha, m, gap):
@@ -10999,7 +10996,11 @@ def _by_pairs(problem, aims, alpha, m, gap):
 
     Of a support that is too large for the set, weights outside stay as they are.
     """
-    points, H = _first_working_set(problem, alpha, m, np.float32, _LARGEST_SET)
+    # The system gives memory to rows as they are written.  A few more columns keep rows from being powers of 2 apart,
+    # which caches hold badly.
+    room = min(problem.n, _LARGEST_SET)
+    H = np.empty((room, room + 16), np.float32)
+    points, H = _first_working_set(problem, alpha, m, H, _LARGEST_SET)
     is_complete = False  # True if no point outside is a violator
     slow_turns = 0
     best = gap
@@ -11028,13 +11029,14 @@ def _by_pairs(problem, aims, alpha, m, gap):
             if points_left <= 0:
                 return "again"
             _warn_of_support(problem, support)
-            del H  # another one would take as much memory again
-            points, H = _first_working_set(problem, alpha, m, np.float32, _LARGEST_SET)
+            points, H = _first_working_set(problem, alpha, m, H, _LARGEST_SET)
         else:
             slow_turns += (is_complete or steps >= most) and gap > _CLOSER * best
             if slow_turns == 2:
                 return "next"
-            points, H = _with_violators(problem, points, H, m, 4, 1.0 - aims.set_gap, _LARGEST_SET)
+            points, H = _with_violators(
+                problem, points, size, H, m, 4, 1.0 - aims.set_gap, _LARGEST_SET
+            )
             is_complete = points.size == size
         best = min(best, gap)
 
@@ -11059,7 +11061,7 @@ def _by_faces(problem, aims, alpha, m, gap, largest):
     The Cholesky factor L of the face P goes on from one working set to the next.
     """
     largest_set = int(_LARGEST_FACE / _FULL)
-    points, H = _first_working_set(problem, alpha, m, np.float64, largest_set)
+    points, H = _first_working_set(problem, alpha, m, np.empty((0, 0)), largest_set)
     L = np.empty((0, 0))
     P = np.empty(0, np.int64)
     norm = math.inf
@@ -11102,7 +11104,7 @@ def _by_faces(problem, aims, alpha, m, gap, largest):
         if size >= largest_set or P.size > largest:
             return "next"
         # 4. The worst violators join.
-        points, H = _with_violators(problem, points, H, m, 4, 1.0 - aims.set_gap, largest_set)
+        points, H = _with_violators(problem, points, size, H, m, 4, 1.0 - aims.set_gap, largest_set)
         if points.size == size:
             _refine(problem, alpha, m, points[P], L)
             return "again"

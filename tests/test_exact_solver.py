@@ -877,11 +877,11 @@ def test_the_worst_violators_join_a_working_set(intercept):
     m = np.random.default_rng(0).permutation(50) / 50.0
     points = np.array([3, 7, 20])
     nothing = np.empty((0, 0))
-    points, H = fm._with_violators(problem, points, nothing, m, 4, math.inf, 13)
+    points, H = fm._with_violators(problem, points, 0, nothing, m, 4, math.inf, 13)
     outside = np.setdiff1d(np.arange(50), [3, 7, 20])
     wanted = np.sort(outside[np.argsort(m[outside])[:10]])
     assert np.array_equal(points, np.append([3, 7, 20], wanted))
-    points, H = fm._with_violators(problem, points, H, m, 4, 0.5, 50)
+    points, H = fm._with_violators(problem, points, 13, H, m, 4, 0.5, 50)
     assert set(points.tolist()) == {3, 7, 20} | set(np.flatnonzero(m < 0.5).tolist()) | set(wanted)
     entries = G.dense()[np.ix_(points, points)]
     roots = np.sqrt(np.diag(entries))
