@@ -9267,47 +9267,53 @@ def steepest_descent(
 # b_i = 1 / length_i and H_ij = G_ij / (s length_i length_j), so that H_ii = 1.  Its gradient is
 # g_i = (m_i - 1) / length_i.
 #
-# The loop is `_exact_loop`.  An iteration minimizes by one method, and chooses the next one; the driver certifies.
-# `max_margin` counts PAIRS and FACES as one method, on working sets:
+# Methods.  An iteration of the loop, `_exact_loop`, runs one method of this list on the problem; the driver certifies:
 #
-#     PAIRS     working set: pair steps on it, in single precision, as it takes in violators until none is left
-#     FACES     working set: Newton steps on its faces, by an updated Cholesky factor
-#     NEWTON    Newton steps on the separator, where every point has a ridge: in its coordinates if these are few, also
-#               those of several classes, else by products, whose equations a low rank preconditions
-#     DESCENT   steps on one weight after another, over rows with a ridge; over pairs on all weights of one point after
-#               another, by rows or by entries
+#     descent       steps on one weight after another, by rows with a ridge; over pairs on all weights of one point
+#     Newton steps  in the coordinates of the separator, where every point has a ridge
+#     faces         for few points: Newton steps on the faces of a working set, by an updated Cholesky factor
+#     pair steps    on a working set, in single precision, as it takes in violators until none is left
+#     products      Newton steps by conjugate gradients, which a low rank preconditions
+#     faces         for a larger support
 #
-# Four rules choose:
-#
-#     (1) NEWTON comes first where every point has a ridge, in at most 256 coordinates, fewer than points.  Else FACES
-#         come first for at most 256 points, and DESCENT where it can be.  Else PAIRS do where every point has a ridge,
-#         or entries are stored and no intercept is free, and FACES elsewhere.  A support to begin with goes to FACES,
-#         one of more than 512 points to PAIRS.
-#     (2) DESCENT goes on while it is fast, but over pairs whose entries it reads FACES follow if these can hold the
-#         support.  NEWTON goes on while it halves the gap.  FACES go on, but those that began with at most 256 points
-#         end beyond that number, where pair steps are faster.
-#     (3) PAIRS follow.  But NEWTON follows DESCENT in coordinates, FACES follow NEWTON if these can hold the support,
-#         and PAIRS follow themselves where they have halved the gap and a free intercept may find a better origin.
-#     (4) Where PAIRS are slow, or the support is too large for faces, NEWTON follows if there is a ridge.  Else FACES
-#         follow, up to 3,000 points of support.  Beyond, PAIRS go on by themselves, on the 8,000 worst points at a
-#         time; FACES are tried up to 6,000 where they get nowhere.
-#
-# A method says why it ends:
-#
-#     "solved"      the gap, or ||p||_G, is as small as was asked; NEWTON does not check, and ends so
-#     "large"       the support is too large for this method
-#     "few"         the support is small enough for faces
-#     "slow"        the steps gain too little, or the method is at a limit of its work
-#     "long"        the steps go well, and another iteration goes on with them
-#     "rounding"    all that is left to gain is rounding
+# A method says "again" if another run of it may help, and "next" if not.  It goes on if it said "again" and the
+# iteration has gained.  Else the next method of the list follows that takes the problem.  At the end of the list the
+# run is over.
 
-# Tuned constants.  Above each stands what it trades and, after a semicolon, what another value did.  Measured on 33
-# problems of 50 to 5,000 points: MNIST pairs by rbf, linear and polynomial kernels, blobs, noisy labels; hard and soft,
-# dense, by rows, sparse, on demand, pairs; with a free intercept.  "x1.3" is the time, as a geometric mean over the
-# problems that felt the change; reads and iterations changed alike.
+# Limits and shares, each with one meaning.  After a semicolon stands what another value did.  Measured on 33 problems
+# of 50 to 5,000 points: MNIST pairs by rbf, linear and polynomial kernels, blobs, noisy labels; hard and soft, dense,
+# by rows, sparse, on demand, pairs; with a free intercept.  "x1.3" is the time, as a geometric mean over the problems
+# that felt the change; reads and iterations changed alike.
 
-# What is asked:
-#   share of tol that is aimed at, so that a certificate has room for rounding; 0.5 costs 2 to 7 % more, 0.95 saves none
+# Sizes:
+#   unknowns whose equations are solved at once sooner than by steps on one after another; 64 x1.07 (up to x2.6),
+#   1,024 x1.29 (up to x3.3)
+_FEW = 256
+#   support of which faces keep a factor in double precision: half a minute
+_LARGEST_FACE = 6000
+#   points of which a matrix in single precision is kept: 1.6 GB
+_LARGEST_SET = 20_000
+#   share of a working set that the support may take, so that violators have room
+_FULL = 0.75
+#   least number of violators that join at a time; else a quarter of the set, at first half: turns against size;
+#   24 x1.03, 384 x1.14
+_FEWEST_VIOLATORS = 96
+#   points of pairs whose matrix in double precision is kept, or rows that are wider than they are many: 0.13 GB
+_FEW_POINTS = 4000
+#   coordinates in which Newton steps solve equations: 0.07 GB, a second a step
+_MOST_COORDINATES = 3000
+#   entries of features, of sparse rows, or of pairs, that are written down: 0.5 GB
+_WRITTEN_DOWN = 1 << 26
+#   entries of columns of a kernel on demand that are kept: 0.25 GB
+_KEPT = 1 << 25
+#   features of a low rank, over the root of what a product reads for a point, n / 2 of a kernel; twice: equations
+#   against products; n = 50,000 and C = 1: 8 x1.29
+_LANDMARKS = 5
+#   least ridge, in units of s, with which conjugate gradients and descent can
+_LEAST_RIDGE = 1e-8
+
+# What is aimed at:
+#   share of tol, so that a certificate has room for rounding; 0.5 costs 2 to 7 % more, 0.95 saves none
 _AIM = 0.8
 #   share of eps that a witness has, so that ||p||_G^2 and what rounding may leave, (eps / 1.5)^2, stay below eps^2
 _WITNESS = 0.63
@@ -9315,93 +9321,89 @@ _WITNESS = 0.63
 _EPS_OF_ROWS = 1e-9
 #   the same where they are not: 2 sqrt(2^-52)
 _EPS_OF_ENTRIES = 3e-8
-#   k of `_Problem.begin`: origins that settle, against digits; 5 x1.13, 80 x1.07
-_BIAS_PENALTY = 20.0
-
-# Working sets:
-#   least number of violators that join at a time; else a quarter of the set, at first half: turns against size;
-#   24 x1.03, 384 x1.14
-_FEWEST_VIOLATORS = 96
-#   points in a set: memory, 0.3 GB for pair steps and 1 GB for faces
-_LARGEST_SET = 8000
-#   share of such a set that the support may take, so that violators have room
-_FULL = 0.75
-#   points in a block of a support that no set holds: entries read against products; 8,000 x3 on a narrow kernel
-_BLOCK = 128
 #   share of the gap, or of the worst violation, that steps on a set leave: against products; 0.03 x1.00, 0.3 x1.1
 _LEFT = 0.1
-#   share of a gap or norm that is left where it has not moved: when rounding ends a run; 0.95 felt by none
-_STALLED = 0.9
-
-#   steps for each point of a set: against products; of pair steps for stored entries 1 x1.05, 16 x1.07; for others 128
-#   up to x3.9; changes of the face, 1 to 20 felt by one, 5 %
-_STEPS_PER_POINT = 8
-
-# Pair steps:
-#   sweeps of sets over all points before an iteration ends: certificates against work; 1 x1.02
-_SWEEPS = 4
-#   share of the gap that slow steps leave, after which faces follow; 0.1 and 0.6 felt by few, up to x1.3
+#   share of a gap, of a norm or of lower / upper that shows that an iteration has gained; 0.95 felt by none
+_GAINED = 0.9
+#   share of the gap that slow pair steps leave, after which other methods follow; 0.1 and 0.6 felt by few, up to x1.3
 _CLOSER = 0.3
-
-# Faces:
-#   most points or support for which faces come first, and coordinates for which Newton steps do; 64 x1.07 (up to
-#   x2.6), 1,024 x1.29 (up to x3.3)
-_FIRST_FACE = 256
-#   largest support that is given faces, twice as large where pair steps get nowhere; 1,000 x1.6 to x4.8
-_LARGEST_FACE = 3000
-#   entries of factors that an iteration reads, about: Ctrl-C and callbacks wait 10 s at most
-_LONGEST_WALK = 10**10
-
-# Descent:
-#   passes over active points before all margins are computed afresh: steps against products
-_PASSES = 5
-#   turns of so many passes in an iteration, and at most among some points of pairs
-_TURNS = 8
-#   iterations in which the gap must be closed at the rate of its fall
-_ITERATIONS_LEFT = 5
-#   share of the gap that a turn over pairs leaves if it is too slow, as it is where no margin exists
-_SLOW_TURN = 0.7
-#   penalty of a free bias, over the median of ||x_i||^2: how fast the bias settles, against steps; 1 x2, 0.01 x1
-_SMALL_PENALTY = 0.1
-
-# Newton steps on the separator:
-#   ridge, in units of s, at which their weights are a witness where classes have no margin, and the most steps to one;
-#   larger ridges leave ||p||_G too long, smaller ones rounding
-_LITTLE_RIDGE = 1e-9
-_STEPS_TO_WITNESS = 60
-#   support above which they take over if most points are violators; 0 x3 for soft margins
-_FEW_SLACK = 1000
-#   least ridge, in units of s, with which conjugate gradients and descent can
-_LEAST_RIDGE = 1e-8
-#   the most steps, and conjugate gradients in one, against runs without end
-_MOST_NEWTON_STEPS = 200
-#   features, over the root of what a product reads for a point, n / 2 of a kernel; twice: equations against products;
-#   n = 50,000 and C = 1: 8 x1.29
-_LANDMARKS = 5
 #   share of the duality gap, and of what is aimed at, that conjugate gradients leave on active points, which others
 #   then follow; 0.05 and 0.2 up to x13; and of the squared residual over several classes
 _ACTIVE_SHARE = 0.01
+
+# Work:
+#   steps for each point of a set: against products; of pair steps for stored entries 1 x1.05, 16 x1.07; for others 128
+#   up to x3.9; changes of the face, 1 to 20 felt by one, 5 %
+_STEPS_PER_POINT = 8
+#   sweeps of sets over all points in an iteration, where no set holds the support: certificates against work; 1 x1.02
+_SWEEPS = 4
+#   entries of factors that an iteration reads, about: Ctrl-C and callbacks wait 10 s at most
+_LONGEST_WALK = 10**10
+#   turns of descent in an iteration, after each of which all margins are computed afresh
+_TURNS = 8
+#   passes over active points in a turn: steps against products
+_PASSES = 5
+#   iterations in which descent must close the gap at the rate of its fall
+_ITERATIONS_LEFT = 5
+#   the most Newton steps, and conjugate gradients in one, against runs without end
+_MOST_NEWTON_STEPS = 200
 #   steps in a row that may pass without a smaller gap
 _PATIENT_STEPS = 10
 #   multiplications in the search for a separator by its coordinates, after a run: about a second
 _LONGEST_SEARCH = 2 * 10**9
 
-# Memory:
-#   points whose matrix in double precision is kept, of pairs, or of rows that are wider than they are many: 0.13 GB
-_FEW_POINTS = 4000
-#   points whose kernel matrix is kept in single precision: 1.6 GB
-_AT_HAND = 20_000
-#   entries of features, of sparse rows, or of pairs, that are written down: 0.5 GB
-_WRITTEN_DOWN = 1 << 26
+# Penalties of a free bias:
+#   k of `_Problem.begin`: origins that settle, against digits; 5 x1.13, 80 x1.07
+_BIAS_PENALTY = 20.0
+#   that of descent, over the median of ||x_i||^2: how fast the bias settles, against steps; 1 x2, 0.01 x1
+_SMALL_PENALTY = 0.1
 
 
 _FINITE = _FAST | {"nnan"}  # for loops that choose by comparing, over finite numbers
-_PAIRS, _FACES, _NEWTON, _DESCENT = range(4)
 
 
 # ------------------------------------------------------------------------------------------------------
 # 9.1 problem
 # ------------------------------------------------------------------------------------------------------
+
+
+class _Aims(NamedTuple):
+    """What a run aims at.
+
+    gap : the `_relative_gap` of all points
+    set_gap : that of a working set; smaller violations do not join it
+    eps : the ||p||_G / sqrt(s), over `_Problem.reach` of p, at which the driver takes p as a proof of no margin
+    """
+
+    gap: float
+    set_gap: float
+    eps: float
+
+    def after(self, gap):
+        """Return the aims of an iteration: at least half of the gap that it begins with.
+
+        Where this was small enough before, the certificate has asked for more.
+        """
+        gap = min(self.gap, 0.5 * gap)
+        return self._replace(gap=gap, set_gap=0.5 * gap)
+
+    def are_met_by_witness(self, problem, alpha, m):
+        """Return True if alpha proves that there is no margin, whatever rounding may add to its norm."""
+        norm = math.sqrt(max(_dot(alpha, m), 0.0))
+        return norm <= _WITNESS * self.eps * problem.reach(alpha)
+
+
+def _aims(problem, tol):
+    """Return the `_Aims` of a run with this tol."""
+    # In units of the base, since a ridge is not rounded
+    hidden = math.sqrt(problem.G.rounding().square)  # what rounding may hide of ||p||_G
+    eps = _EPS_OF_ROWS if hidden == 0.0 else _EPS_OF_ENTRIES
+    eps *= math.sqrt(problem.base_scale / problem.scale)
+    if hidden > 0.0 and not problem.has_precise_products:
+        eps = max(eps, 1.5 * hidden)
+    if problem.is_soft:  # rho is at least (sum_i 1 / r_i)^(-1/2)
+        eps = min(eps, 0.5 / math.sqrt((problem.scale / problem.ridge).sum()))
+    return _Aims(gap=_AIM * tol, set_gap=0.5 * _AIM * tol, eps=eps)
 
 
 class _Problem:
@@ -9413,8 +9415,15 @@ class _Problem:
     ----------
     G, scale : the Gram and s
     n, diagonal, ridge : number of points, G_ii, and the r_i, 0 without a ridge
-    has_ridge : True if some r_i are not 0
+    has_ridge, is_soft : True if some r_i, or all, are not 0
     base : G without its ridge and its free intercept
+    base_scale : its largest entry
+    is_of_pairs, is_sparse, is_on_demand, has_precise_products : True if base has pairs; if it has sparse rows, or a
+        kernel that is evaluated as it is read, or those of its points; and if it computes more precise products
+    is_in_coordinates : True if Newton steps solve equations in the coordinates of the separator
+    takes_products : True if conjugate gradients can solve them, by products
+    descent : `_by_rows`, `_by_rows_of_points` or `_by_entries`, whose steps on single weights this problem takes, or
+        None
     free_labels : y if the intercept is free, else None
     shift : h, or None for 0, as before `begin` and after `finish`
     origin, penalty : v of the origin Z'v and k that `begin` chose, None and 0.0 before
@@ -9437,7 +9446,14 @@ class _Problem:
         self.diagonal = G.diagonal()
         self.ridge = G._ridges()
         self.has_ridge = bool(self.ridge.any())
+        self.is_soft = bool(self.ridge.all())
         self.base = G._alone()
+        self.base_scale = float(self.base.diagonal().max())
+        points = _points_gram(self.base)
+        self.is_of_pairs = isinstance(self.base, PairGram)
+        self.is_sparse = isinstance(points, SparseGram)
+        self.is_on_demand = isinstance(points, LazyGram)
+        self.has_precise_products = type(points)._precise is not Gram._precise
         self.free_labels = G.free_labels
         self.shift = None
         self.origin = None
@@ -9452,6 +9468,26 @@ class _Problem:
         self.last = None
         self.kept = (None, None)
         self.has_warned = False
+        # What the methods of the list ask
+        has_enough = self.ridge.min() >= _LEAST_RIDGE * self.base_scale
+        is_narrow = points._has_rows and points._width <= _FEW
+        width = self.base._width if self.base._has_rows else math.inf
+        has_few = _has_few_coordinates_a_class if self.is_of_pairs else _has_few_coordinates
+        # Products with wide sparse rows are cheaper than equations.
+        is_in_coordinates = self.is_soft and width < self.n and has_few(self.base)
+        self.is_in_coordinates = is_in_coordinates and (is_narrow or not self.is_sparse)
+        fits = not self.is_on_demand or _is_in_single_range(points)
+        self.takes_products = has_enough and fits and not self.is_in_coordinates
+        self.descent = None
+        by_rows = isinstance(points, _RowGram) and points._work <= _WRITTEN_DOWN
+        if self.n > _FEW and not (self.is_in_coordinates and is_narrow):
+            if not self.is_of_pairs:
+                self.descent = _by_rows if by_rows and has_enough else None
+            elif has_enough or self.n > _LARGEST_SET:
+                if by_rows and (points.n > _FEW_POINTS or points._work <= points.n**2):
+                    self.descent = _by_rows_of_points
+                elif self.base._access != "products" and points.n <= _FEW_POINTS:
+                    self.descent = _by_entries
 
     @functools.cached_property
     def matrix(self):
@@ -9525,45 +9561,25 @@ class _Problem:
         h = self.shift
         return h[at] * (y[points] @ weights) + y[at] * (h[points] @ weights)
 
+    def gap(self, alpha, m):
+        """Return the `_relative_gap` of these weights."""
+        return _relative_gap(alpha, m, self.ridge / self.scale)
+
     def place(self, points, start, H):
         """Fill in H among the points, from row and column ``start`` on."""
-        if self.matrix is not None:
-            self._place_stored(points, start, H)
-            return
-        lengths = self.lengths[points]
+        h = np.zeros(points.size)
+        y = h
+        if self.shift is not None:
+            h = self.shift[points]
+            y = self.free_labels[points]
+        factors = 1.0 / (self.lengths[points] * math.sqrt(self.scale))
         step = max(1, _AT_ONCE // points.size)
         for first in range(start, points.size, step):
-            rows = points[first : first + step]
-            stop = first + rows.size
-            columns = points[:stop]
-            block = self.G.block(rows, columns)
-            if self.shift is not None:
-                block += np.outer(self.shift[rows], self.free_labels[columns])
-                block += np.outer(self.free_labels[rows], self.shift[columns])
-            target = H[first:stop, :stop]
-            np.divide(block, self.scale * lengths[:stop], out=target, casting="same_kind")
-            target /= lengths[first:stop, None]
-            self.reads[0] += target.size
-            _mirror(first, stop, H)
-
-    def _place_stored(self, points, start, H):
-        """Do as `place`, where entries are stored: in one pass, which takes no memory of its own."""
-        size = points.size
-        y = np.zeros(size)
-        h = np.zeros(size)
-        if self.shift is not None:
-            y = self.free_labels[points]
-            h = self.shift[points]
-        factors = 1.0 / (self.lengths[points] * math.sqrt(self.scale))
-        c = np.ones(size)
-        offset = 0.0
-        if isinstance(self.base.store, _Matrix):  # whose values have no signs
-            c = self.base._spread(self.base._c)[points]
-            offset = self.base._constant**2
-        given = self.ridge[points], y, h, factors, c, offset
-        _gather(self.matrix, points, start, *given, H)
-        self.reads[0] += 0.5 * (size - start) * (size + start + 1)
-        _mirror(start, size, H)
+            stop = min(first + step, points.size)
+            block = self.G.block(points[first:stop], points[:stop])
+            _place_block(block, h, y, factors, first, H)
+            self.reads[0] += block.size
+        _mirror(start, points.size, H)
 
     def product(self, v):
         """Return (v'Gv, G v) of G itself for ||v||_1 <= 1, by columns of the support if G has an adder.
@@ -9601,7 +9617,7 @@ class _Problem:
     def change(self, alpha, m, points, weights):
         """Give some points new weights and bring m up to date, afresh if that reads no more columns.
 
-        Return (gap, norm) of `_rescale`.
+        Return the norm of `_rescale`.
         """
         moves = weights - alpha[points]
         alpha[points] = weights
@@ -9623,31 +9639,64 @@ class _Problem:
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
-def _gather(matrix, points, start, ridge, y, h, factors, c, offset, H):
-    """H_ab <- (G_ij + [i = j] r_i + h_i y_j + y_i h_j) factors_i factors_j among points i, j, for rows a >= start and
-    b <= a, with G_ij = c_i c_j (matrix_ij + offset)."""
-    for a in range(start, points.size):
-        row = matrix[points[a]]
+def _place_block(block, h, y, factors, first, H):
+    """H_ab <- (G_ij + h_i y_j + y_i h_j) c_i c_j among points, for a block of G whose first row is a = ``first``."""
+    for k in range(block.shape[0]):
+        a = first + k
         out = H[a]
-        for b in range(a + 1):
-            entry = c[a] * c[b] * (row[points[b]] + offset) + (h[a] * y[b] + y[a] * h[b])
+        for b in range(block.shape[1]):
+            entry = block[k, b] + (h[a] * y[b] + y[a] * h[b])
             out[b] = entry * factors[a] * factors[b]
-        out[a] += ridge[a] * factors[a] * factors[a]
+
+
+@njit(cache=_CACHE, fastmath=_FAST)
+def _relative_gap(alpha, m, ridge):
+    """Return 1 - lower / upper of the margins that weights prove, at the best multiple of them, where m = G alpha.
+
+    As in `certificate`: by the least margin or, where every point has a ridge and all m_i > 0, with the best slacks.
+    ``ridge`` is in the units of m / alpha.
+    """
+    total = 0.0
+    norm2 = 0.0
+    low = np.inf
+    least = np.inf
+    for i in range(alpha.size):
+        total += alpha[i]
+        norm2 += alpha[i] * m[i]
+        low = min(low, m[i])
+        least = min(least, ridge[i])
+    if not norm2 > 1e-300 * total * total:
+        return np.inf
+    t = total / norm2
+    gap = 1.0 - t * low
+    if not (low > 0.0 and least > 0.0):
+        return gap
+    # The objective of w with its slacks, less the dual objective of alpha, over that of w
+    difference = 0.0
+    objective = 0.0
+    for i in range(alpha.size):
+        a = t * alpha[i]
+        of_w = t * m[i] - ridge[i] * a
+        slack = max(0.0, 1.0 - of_w)
+        error = slack - ridge[i] * a
+        difference += 0.5 * error * error / ridge[i] + a * max(of_w - 1.0, 0.0)
+        objective += 0.5 * (a * of_w + slack * slack / ridge[i])
+    share = difference / objective
+    if share < 1.0:
+        gap = min(gap, share / (1.0 + math.sqrt(1.0 - share)))  # 1 - sqrt(1 - share)
+    return gap
 
 
 def _rescale(alpha, m):
-    """Bring alpha and m to the best multiple; return (gap, norm), the relative gap and ||p||_G / sqrt(s)."""
+    """Bring alpha and m to the best multiple; return ||p||_G / sqrt(s)."""
     total = float(alpha.sum())
     norm2 = _dot(alpha, m)
     # Below this ||p||_G^2 the multiple may overflow.  So may total^2, unless the small factor comes first.
     if not norm2 > 1e-300 * total * total:
-        return np.inf, 0.0
+        return 0.0
     alpha *= total / norm2
     m *= total / norm2
-    return 1.0 - float(m.min()), math.sqrt(norm2) / total
-
-
-_KEPT = 1 << 25  # entries of columns of a kernel on demand that are kept: 0.25 GB
+    return math.sqrt(norm2) / total
 
 
 def _adder(G):
@@ -9657,8 +9706,8 @@ def _adder(G):
     """
     if isinstance(G.store, _Matrix):
         return functools.partial(_add_columns_of_matrix, G)
-    if isinstance(G.store, _OnDemand):
-        return _KeptColumns(G).add
+    if isinstance(G, LazyGram):
+        return functools.partial(_add_kept_columns, G, {})
     return None
 
 
@@ -9678,61 +9727,20 @@ def _add_columns_of_matrix(G, index, weights, m):
         m += G._signed_sums(total, scaled)
 
 
-class _KeptColumns:
-    """Columns of a kernel on demand that have been evaluated, while there is room for them."""
-
-    def __init__(self, G):
-        self.G = G
-        self.columns = np.empty((min(G.n, _KEPT // G.n), G.n))
-        self.places = np.full(G.n, -1)
-        self.count = 0
-
-    def add(self, index, weights, m):
-        G = self.G
-        if 2 * np.count_nonzero(self.places[index] < 0) > G.n:  # a product evaluates half of G
-            return _add_by_product(G, index, weights, m)
-        new = index[self.places[index] < 0][: len(self.columns) - self.count]
-        for some in _slices(new.size, G.n):
-            start = self.count + some.start
-            block = G.store.block(new[some], slice(None))
-            self.columns[start : start + len(block)] = block
-        self.places[new] = np.arange(self.count, self.count + new.size)
-        self.count += new.size
-        known = self.places[index] >= 0
-        total = np.zeros(G.n)
-        scaled = weights[known] * _at(G._c, index[known])
-        _combine_rows(self.columns, self.places[index[known]], scaled, total)
-        m += G._signed_sums(total, scaled)
-        if not known.all():
-            _add_by_product(G, index[~known], weights[~known], m)
-
-
-class _Limits(NamedTuple):
-    """What the solver aims at, and what its methods may hold; `_limits` reads them off G.
-
-    tol : relative gap to reach
-    eps : the ||p||_G / sqrt(s), over `_Problem.reach` of p, below which p is a witness
-    in_coordinates : True if Newton steps work on the coordinates of the separator
-    takes_newton_steps : True if these take over where the support is too large for faces
-    largest_face : largest support for which faces follow Newton steps
-    turns : turns of steps on one weight, or one point of pairs, after another in an iteration; 0 for neither
-    by_points : True if they read entries of K among points of pairs, and not rows
-    """
-
-    tol: float
-    eps: float
-    in_coordinates: bool
-    takes_newton_steps: bool
-    largest_face: int
-    turns: int
-    by_points: bool
-
-    def is_for_newton_steps(self, support, m):
-        """Return True if the support has outgrown faces, or will, and Newton steps are better."""
-        is_too_large = support > 2 * _LARGEST_FACE
-        has_many_violators = 2 * np.count_nonzero(m < 1.0) > m.size
-        may_grow = support > _FEW_SLACK and has_many_violators
-        return self.takes_newton_steps and (is_too_large or may_grow)
+def _add_kept_columns(G, kept, index, weights, m):
+    """Add columns that are evaluated once, while there is room for them in the dictionary ``kept``."""
+    is_new = np.array([i not in kept for i in index.tolist()], dtype=bool)
+    if 2 * np.count_nonzero(is_new) > G.n:  # a product evaluates half of G
+        _add_by_product(G, index, weights, m)
+        return
+    new = index[is_new]
+    for some in _slices(max(0, min(new.size, _KEPT // G.n - len(kept))), G.n):
+        kept.update(zip(new[some].tolist(), G.block(new[some], np.arange(G.n)), strict=True))
+    is_left = np.array([i not in kept for i in index.tolist()], dtype=bool)
+    for i, weight in zip(index[~is_left].tolist(), weights[~is_left].tolist(), strict=True):
+        _combine(1.0, m, weight, kept[i])
+    if is_left.any():
+        _add_by_product(G, index[is_left], weights[is_left], m)
 
 
 def _has_few_coordinates(base):
@@ -9743,7 +9751,7 @@ def _has_few_coordinates(base):
     if not base._has_rows:
         return False
     d = base._width
-    return d < _LARGEST_FACE and base.n * d <= max(base.store.work, _WRITTEN_DOWN)
+    return d < _MOST_COORDINATES and base.n * d <= max(base._work, _WRITTEN_DOWN)
 
 
 def _has_few_coordinates_a_class(pairs):
@@ -9752,59 +9760,6 @@ def _has_few_coordinates_a_class(pairs):
     if not _has_few_coordinates(pairs.K):
         return False
     return pairs.n_classes * pairs.K._width**2 <= _WRITTEN_DOWN
-
-
-def _limits(G, scale, tol):
-    """Return the `_Limits` for G, s = scale and the user's tol."""
-    n = G.n
-    base = G._alone()
-    width = base._width if base._has_rows else n
-    base_scale = float(base.diagonal().max())
-    # 1. What Newton steps can do
-    least_ridge = np.min(G.ridge)
-    has_enough_ridge = least_ridge >= _LEAST_RIDGE * base_scale
-    points = _points_gram(base)
-    is_sparse = isinstance(
-        points.store, _SparseRows
-    )  # then products with rows are cheaper than equations
-    equations_pay = not is_sparse or points._width <= _FIRST_FACE
-    in_coordinates = least_ridge > 0.0 and equations_pay and width < n
-    if _is_pairs(base):
-        in_coordinates = in_coordinates and _has_few_coordinates_a_class(base)
-    else:
-        in_coordinates = in_coordinates and _has_few_coordinates(base)
-    largest_face = _LARGEST_FACE
-    if in_coordinates:
-        largest_face = max(_FIRST_FACE, 2 * width)
-    takes_newton_steps = in_coordinates
-    if has_enough_ridge and not in_coordinates:
-        takes_newton_steps = not _is_on_demand(points) or _is_in_single_range(points)
-    # 2. What steps on one weight, or one point, after another may take
-    turns = 0
-    by_rows = isinstance(points.store, _Rows) and points.store.work <= _WRITTEN_DOWN
-    by_points = _is_pairs(base) and base.store.access != "products"
-    if by_points or (by_rows and has_enough_ridge):
-        turns = _TURNS
-    if by_rows and (points.n > _FEW_POINTS or points.store.work <= points.n**2):
-        # Rows instead: entries of so many points are not kept, or rows have fewer.
-        by_points = False
-    # 3. What is a witness, in units of the base, since a ridge is not rounded
-    hidden = math.sqrt(G.rounding().square)  # what rounding may hide of ||p||_G
-    eps = _EPS_OF_ROWS if hidden == 0.0 else _EPS_OF_ENTRIES
-    eps *= math.sqrt(base_scale / scale)
-    if hidden > 0.0 and not _has_precise_products(G):
-        eps = max(eps, 1.5 * hidden)
-    if least_ridge > 0.0:  # rho is at least (sum_i 1 / r_i)^(-1/2)
-        eps = min(eps, 0.5 / math.sqrt((scale / G.ridge).sum()))
-    return _Limits(
-        tol=_AIM * tol,
-        eps=eps,
-        in_coordinates=in_coordinates,
-        takes_newton_steps=takes_newton_steps,
-        largest_face=largest_face,
-        turns=turns,
-        by_points=by_points,
-    )
 
 
 _SAMPLE_OF_RANGE = 16  # points whose entries are evaluated in both precisions
@@ -9822,17 +9777,6 @@ def _is_in_single_range(K):
     return bool((np.abs(found - wanted) <= 1e-3 * diagonal.max() * some.size).all())
 
 
-def _has_precise_products(G):
-    """Return True if G can compute products more precisely."""
-    K = _points_gram(G)
-    return K.store.precise_products if not K._is_own else type(K)._precise is not Gram._precise
-
-
-def _is_on_demand(K):
-    """Return True if entries of a kernel matrix are evaluated when they are read, so that a copy of them pays."""
-    return isinstance(K.store, _OnDemand)
-
-
 # ------------------------------------------------------------------------------------------------------
 # 9.2 pair steps
 # ------------------------------------------------------------------------------------------------------
@@ -9841,21 +9785,6 @@ def _is_on_demand(K):
 # (g_j - g_i r)^2 / (1 - r^2) over i alone, where r = H_ij, and j has the largest gain.  1 / (1 - r^2) is taken to two
 # factors of its product, and the difference to at most x_j, since x_j cannot fall by more.  If a bound stops the
 # pair, the minimum is on the edge x_i = 0 if g_i >= 0 there, and else on the edge x_j = 0.
-
-
-@register_jitable
-def _gap(x, g, lengths):
-    """Return the relative gap within a working set."""
-    total = 0.0
-    norm2 = 0.0
-    low = np.inf
-    for k in range(x.size):
-        margin = 1.0 + g[k] * lengths[k]
-        weight = x[k] / lengths[k]
-        total += weight
-        norm2 += weight * margin
-        low = min(low, margin)
-    return 1.0 - total * low / norm2 if norm2 > 0.0 else np.inf
 
 
 _VECTOR = 64  # scores whose maximum compiles to vector instructions
@@ -9882,7 +9811,7 @@ def _argmax(scores, n):
 
 
 @njit(cache=_CACHE, fastmath=_FINITE)
-def _pair_steps(H, x, g, moves, lengths, target, most):
+def _pair_steps(H, x, g, moves, lengths, ridge, target, most):
     """Make at most ``most`` pair steps, until the gap is ``target``; return how many.
 
     x, g and ``moves`` change in place; g is the gradient.  ``moves`` sums up the changes of x, which x itself may be
@@ -9908,8 +9837,9 @@ def _pair_steps(H, x, g, moves, lengths, target, most):
         i = _argmax(scores, n)
         if step == most or not scores[i] > zero:
             break
-        if step > 0 and step % period == 0 and _gap(x, g, lengths) <= target:
-            break
+        if step > 0 and step % period == 0:
+            if _relative_gap(x / lengths, 1.0 + g * lengths, ridge) <= target:
+                break
         # 2. Find the j that gains most with it.
         row_i = H[i]
         slope_i = g[i]
@@ -9945,7 +9875,7 @@ def _pair_steps(H, x, g, moves, lengths, target, most):
     return step
 
 
-def _solve_by_pairs(H, lengths, alpha, m, target, most):
+def _solve_by_pairs(H, lengths, ridge, alpha, m, target, most):
     """Make at most ``most`` pair steps on a working set, until its gap is ``target``; return (new weights, steps).
 
     H is in single precision; the rest is of the working set, in double precision, and stays as it is.
@@ -9954,7 +9884,7 @@ def _solve_by_pairs(H, lengths, alpha, m, target, most):
         x = (alpha * lengths).astype(np.float32)
         g = ((m - 1.0) / lengths).astype(np.float32)
     moves = np.zeros(lengths.size, np.float32)
-    steps = _pair_steps(H, x, g, moves, lengths, target, most)
+    steps = _pair_steps(H, x, g, moves, lengths, ridge, target, most)
     if not np.isfinite(x).all():
         # The numbers are too large, or the rows too much alike, for single precision.
         return alpha, most
@@ -9970,7 +9900,7 @@ def _solve_by_pairs(H, lengths, alpha, m, target, most):
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
-def _walk_faces(H, face, price, x, g, k, most, tol, eps):
+def _walk_faces(H, face, ridge, price, x, g, k, most, tol, eps):
     """Minimize over a working set by about ``most`` changes of the face; return (k, changes), k = -1 for a witness.
 
     A point of price below 0 may enter, the lowest first: all that are given so, and later some, by their gradient.
@@ -10010,11 +9940,13 @@ def _walk_faces(H, face, price, x, g, k, most, tol, eps):
         # As long as no point leaves the face, more enter at a time.
         batch = 2 * batch if k == largest and batch < n else 1
         bar = _LEFT * price[np.argmin(price)]
-        if not bar < 0.0 or changes >= most or _gap(x, g, lengths) <= tol:
+        if not bar < 0.0 or changes >= most:
+            return k, changes
+        if _relative_gap(x / lengths, 1.0 + g * lengths, ridge) <= tol:
             return k, changes
 
 
-def _solve_on_faces(H, lengths, alpha, m, L, P, most, tol, eps):
+def _solve_on_faces(H, lengths, ridge, alpha, m, L, P, most, tol, eps):
     """Make about ``most`` changes of the face in a working set, until its gap is tol or a witness shows.
 
     L is the Cholesky factor of H on the points P, which are on the face to begin with.  The other points of the support
@@ -10029,7 +9961,7 @@ def _solve_on_faces(H, lengths, alpha, m, L, P, most, tol, eps):
     g = (m - 1.0) / lengths
     price = np.where(inside, 0.0, -x)
     face = (lengths, L, P, inside)
-    k, changes = _walk_faces(H, face, price, x, g, k, most, tol, eps)
+    k, changes = _walk_faces(H, face, ridge, price, x, g, k, most, tol, eps)
     return x / lengths, L, P[: max(k, 0)], changes, k < 0
 
 
@@ -10109,19 +10041,6 @@ def _duality_gap(v, m, ridge):
     return 0.5 * _dot(errors, errors / ridge) + _dot(v, np.maximum(m - 1.0, 0.0))
 
 
-def _relative_gap(v, m, ridge):
-    """Return the relative gap of weights v >= 0 with m = G v, where G has no ridge.
-
-    Where all r_i > 0 it is `_duality_gap` over `_objective`.  Else it is that of the margin that v certifies,
-    1 - min_i (m_i + r_i v_i) sum v / (v'G v + sum_i r_i v_i^2).
-    """
-    if ridge.min() > 0.0:
-        return _duality_gap(v, m, ridge) / _objective(m, _dot(v, m), ridge)
-    with_ridge = m + ridge * v
-    norm2 = _dot(v, with_ridge)
-    return 1.0 - with_ridge.min() * v.sum() / norm2 if norm2 > 0.0 else math.inf
-
-
 def _preconditioned_conjugate_gradients(product, precondition, measure, b, residual, goal):
     """Solve A b = c from b, whose residual is given, for ``product(v)`` = A v; return (b, residual).
 
@@ -10144,7 +10063,7 @@ def _preconditioned_conjugate_gradients(product, precondition, measure, b, resid
     return b, residual
 
 
-def _newton_on_classes(G, ridge, w, tol, most, few=0):
+def _newton_on_classes(G, ridge, w, tol, most, few):
     """Minimize ||w||^2 / 4 + sum_i max(0, 1 - m_i)^2 / (2 r_i) over the separators of the classes, for pairs of rows.
 
     w has the separators one behind the other, as `Gram._lift` returns them, and m_i are the margins of the pairs.
@@ -10163,7 +10082,8 @@ def _newton_on_classes(G, ridge, w, tol, most, few=0):
         if not value < previous or np.count_nonzero(weights) <= few:
             break
         image = G._lift(weights)
-        if _relative_gap(weights, G._margins(image), ridge) <= tol:
+        of_weights = G._margins(image) + ridge * weights
+        if _relative_gap(weights, of_weights, ridge) <= tol:
             break
         # 1. The direction
         shares = (slacks > 0.0) / ridge
@@ -10204,19 +10124,19 @@ def _blocks_of_classes(rows, shares):
     return blocks
 
 
-def _by_newton_steps(problem, limits, alpha, m):
-    """Minimize by Newton steps in coordinates; return why they end."""
+def _by_newton_steps(problem, aims, alpha, m, gap):
+    """Make Newton steps in the coordinates of the separator, or of those of several classes."""
     base = problem.base
-    end = "solved"
-    if _is_pairs(base):
+    word = "again"
+    if problem.is_of_pairs:
         w = base._lift(alpha / problem.scale)
         # Equations get harder as slacks get fewer, and faces faster.
-        few = 2 * _FIRST_FACE
+        few = 2 * _FEW
         weights, steps = _newton_on_classes(
-            base, problem.ridge, w, limits.tol, _MOST_NEWTON_STEPS, few
+            base, problem.ridge, w, aims.gap, _MOST_NEWTON_STEPS, few
         )
         if np.count_nonzero(weights) <= few:
-            end = "few"
+            word = "next"
     else:
         rows, penalty = _with_bias(base.coordinates(), problem.free_labels)
         w = penalty * (alpha / problem.scale @ rows)
@@ -10224,7 +10144,7 @@ def _by_newton_steps(problem, limits, alpha, m):
     problem.reads[0] += (2 * steps + 1) * problem.n**2
     if all(weights[side].any() for side in problem.sides):  # else all slacks are rounding
         alpha[:] = weights * problem.scale
-    return end
+    return word
 
 
 def _in_coordinates(problem, tol, result, callback):
@@ -10248,7 +10168,7 @@ def _in_coordinates(problem, tol, result, callback):
         most -= steps
         if not _separates(rows @ separator):  # although ||w|| has next to no weight
             return result
-    best = result
+    best = result._replace(trace=result.trace.copy())
     is_stopped = False
     for ridge in ridges:
         # 1. The separator and the weights
@@ -10281,6 +10201,8 @@ def _in_coordinates(problem, tol, result, callback):
         if _is_closed(best.lower, best.upper, tol) or most == 0:
             break
         # 3. The callback, which may keep and change what it gets
+        best.trace["lower"][-1] = best.lower
+        best.trace["upper"][-1] = best.upper
         if callback is not None and _is_true(
             callback(copy.deepcopy(best)._replace(status="running"))
         ):
@@ -10297,10 +10219,7 @@ def _in_coordinates(problem, tol, result, callback):
     else:
         status = "rounding"
         note = _note_on_rounding(G, Bounds(best.lower, best.upper, best.upper - best.lower))
-    trace = result.trace.copy()
-    trace["lower"][-1] = best.lower
-    trace["upper"][-1] = best.upper
-    return best._replace(status=status, trace=trace, note=note)
+    return best._replace(status=status, note=note)
 
 
 def _separates(m):
@@ -10351,8 +10270,7 @@ def _at_hand(problem, alpha, m):
     those with slacks alone, if these are fewer than half, and of K alone the upper triangle, which products read.
     """
     points = np.arange(problem.n)
-    K = _points_gram(problem.base)
-    if not _is_on_demand(K):
+    if not problem.is_on_demand:
         return points, problem.base
     needed = np.flatnonzero((alpha > 0.0) | (m < 1.0))
     if 2 * needed.size < problem.n:
@@ -10363,7 +10281,7 @@ def _at_hand(problem, alpha, m):
     G = problem.base._restrict(points)
     K = _points_gram(G)
     n = K.n
-    if n > _AT_HAND:
+    if n > _LARGEST_SET:
         return points, None if G is K else G
     matrix = np.empty((n, n), np.float32)
     every = np.arange(n)
@@ -10574,8 +10492,8 @@ def _newton_on_active_points(product, ridge, low_rank, v, image, share):
     return best
 
 
-def _by_low_rank(problem, limits, alpha, m):
-    """Make Newton steps by products; return why they end."""
+def _by_low_rank(problem, aims, alpha, m, gap):
+    """Make Newton steps by products, which a matrix of low rank preconditions."""
     points, G = _at_hand(problem, alpha, m)
     if G is None:
         blocks = _SingleBlocks(problem.base, points)
@@ -10596,9 +10514,9 @@ def _by_low_rank(problem, limits, alpha, m):
     low_rank = _LowRank(F, _frozen(ridge + missed))
     v = alpha[points] / problem.scale
     image = m[points] - ridge * v
-    weights = _newton_on_active_points(product, ridge, low_rank, v, image, limits.tol)
+    weights = _newton_on_active_points(product, ridge, low_rank, v, image, aims.gap)
     alpha[points] = weights * problem.scale
-    return "solved"
+    return "again"
 
 
 # ------------------------------------------------------------------------------------------------------
@@ -10755,90 +10673,67 @@ def _class_table(v, labels):
     return T
 
 
-def _by_points(problem, limits, alpha, m, gap):
-    """Make steps on all weights of one point of pairs after another, over active points alone; return why they end."""
-    base = problem.base.store
-    n_points = base.n_points
-    n_classes = base.n_classes
-    pairs = (base.point, base.wrong)
-    # The right class of a point makes no pair: there the ridge stays infinite, and a step leaves the weight at 0.
-    ridge = np.full((n_points, n_classes), np.inf)
-    ridge[pairs] = problem.ridge
-    v = np.zeros((n_points, n_classes))
-    v[pairs] = alpha / problem.scale
+def _by_descent(problem, aims, alpha, m, gap):
+    """Make turns of steps over the active points, in random order; the errors of a turn end with a fresh product."""
     start = alpha.copy()
-    rng = np.random.default_rng(0)
-    points = np.empty(0, np.int64)
-    entries = np.empty((0, 0))  # of K among these points
-    gaps = [gap]
-    for _ in range(limits.turns):
-        # 1. Read the points of the support and those with violators; the worst of them, if they are many.
-        worst = np.zeros(n_points)
-        np.maximum.at(worst, base.point, np.where(alpha > 0.0, math.inf, 1.0 - m))
-        previous = points
-        points = np.flatnonzero(worst > 0.0)
-        if points.size > _FEW_POINTS:
-            points = np.sort(np.argpartition(worst, -_FEW_POINTS)[-_FEW_POINTS:])
-        entries = _entries_among(base.K, points, previous, entries)
-        problem.reads[0] += entries.size
-        # 2. Steps among them
-        labels = base.labels[points]
-        v_inside = v[points]
-        ridge_inside = ridge[points]
-        each = np.arange(points.size)
-        halves = 0.5 * entries.diagonal()
-        inverses = 1.0 / (halves[:, None] + ridge_inside)
-        scores = _class_table(v_inside, labels) @ entries
-        is_pair = np.isfinite(ridge_inside)
-        for _ in range(_TURNS):
-            for _ in range(_PASSES):
-                order = rng.permutation(points.size)
-                _pass_over_points(entries, labels, order, halves, inverses, v_inside, scores)
-            m_of_pairs = 0.5 * (scores[labels, each][:, None] - scores.T)[is_pair]
-            gap_inside = _relative_gap(v_inside[is_pair], m_of_pairs, ridge_inside[is_pair])
-            if gap_inside <= max(0.5 * limits.tol, _LEFT * gaps[-1]):
-                break
-        # 3. The margins and the gap of all
-        v[points] = v_inside
-        weights = v[pairs]
-        if not 0.0 < weights.sum() < math.inf:
-            return "rounding"
-        alpha[:] = weights * problem.scale
+    v = alpha / problem.scale
+    run = problem.descent(problem, v)
+    odds = []  # the difference of the two bounds over the lower one, after each turn
+    for _ in range(_TURNS):
+        # 1. Steps
+        active = (v > 0.0) | (m < 1.0)
+        run(active, v)
+        if not 0.0 < v.sum() < math.inf:
+            return "next"
+        problem.reads[0] += _PASSES * problem.n * np.count_nonzero(active)
+        # 2. The margins with half of the weight in each class, and with the best bias
+        alpha[:] = v * problem.scale
+        if problem.free_labels is not None and all(alpha[side].any() for side in problem.sides):
+            total = alpha.sum()
+            for side in problem.sides:
+                alpha[side] *= 0.5 * total / alpha[side].sum()
         problem.refresh(alpha, m)
-        gaps.append(_relative_gap(weights, m - problem.ridge * weights, problem.ridge))
-        if gaps[-1] <= limits.tol:
-            return "solved"
-        if len(gaps) > 2 and gaps[-1] > _SLOW_TURN * gaps[-2]:
-            break
-    else:
-        return "long"
-    # 4. A support of all points, as these steps have on the way, is too large for what follows without a ridge.
-    if not limits.takes_newton_steps:
-        alpha[:] = start
-        problem.refresh(alpha, m)
-    return "slow"
+        if problem.free_labels is not None:
+            m += _best_bias(problem.free_labels, m) * problem.free_labels
+        gap = problem.gap(alpha, m)
+        if gap <= aims.gap:
+            return "again"
+        odds.append(gap / (1.0 - gap) if gap < 1.0 else math.inf)
+    # 3. Does the rate of its fall promise an end?  Far from it the ratio of the two bounds falls, while the gap is 1.
+    half = _TURNS // 2
+    if min(odds) < math.inf:
+        rate = (min(odds) / min(odds[:half])) ** (1.0 / half)
+        if min(odds) * rate ** (_ITERATIONS_LEFT * _TURNS) <= aims.gap:
+            return "again"
+    if not problem.is_soft:
+        alpha[:] = (
+            start  # a support of all points, as there is on the way, is too large for what follows
+        )
+    return "next"
 
 
-def _passes_over_rows(problem, v, w):
-    """Return the function ``run(active, v, w)`` that makes steps on one weight after another, in random order.
+def _by_rows(problem, v):
+    """Return the function ``run(active, v)`` that makes steps on one weight after another, in random order.
 
     With a free intercept the steps penalise y'v, and after each pass the bias takes what they had to pay: that is the
-    method of multipliers.  It begins with the best bias of w = Z'v.
+    method of multipliers.  It begins with the best bias of v.
     """
-    rows = problem.base.arrays
+    base = problem.base
+    rows = base.arrays
     y = np.zeros(problem.n)
     penalty = 0.0
     bias = np.zeros(2)
     if problem.free_labels is not None:
         y = problem.free_labels
         penalty = _SMALL_PENALTY * float(np.median(problem.diagonal - problem.ridge))
-        bias[0] = _best_bias(y, problem.base._margins(w) + problem.ridge * v)
+        bias[0] = _best_bias(y, base._margins(base._lift(v)) + problem.ridge * v)
         bias[1] = penalty * float(y @ v)
     diagonal = problem.diagonal + penalty
     rng = np.random.default_rng(0)
 
-    def run(active, v, w):
+    def run(active, v):
         points = np.flatnonzero(active)
+        w = base._lift(v)
         for _ in range(_PASSES):
             order = rng.permutation(points)
             _pass_over_rows(rows, order, problem.ridge, diagonal, v, w, y, bias, penalty)
@@ -10847,9 +10742,9 @@ def _passes_over_rows(problem, v, w):
     return run
 
 
-def _passes_over_rows_of_points(problem):
-    """Return the function that does as that of `_passes_over_rows`, on all weights of one point of pairs at a time."""
-    base = problem.base.store
+def _by_rows_of_points(problem, v):
+    """Do as `_by_rows`, on all weights of one point of pairs at a time."""
+    base = problem.base
     rows = base.K.arrays
     pairs = (base.point, base.wrong)
     halves = 0.5 * base.K.diagonal()
@@ -10857,11 +10752,11 @@ def _passes_over_rows_of_points(problem):
     inverses[pairs] = 1.0 / (halves[base.point] + problem.ridge)
     rng = np.random.default_rng(0)
 
-    def run(active, v, w):
+    def run(active, v):
         points = np.flatnonzero(np.bincount(base.point[active]))
         table = np.zeros(inverses.shape)
         table[pairs] = v
-        W = np.ascontiguousarray(w.reshape(base.n_classes, -1).T)
+        W = np.ascontiguousarray(base._lift(v).reshape(base.n_classes, -1).T)
         for _ in range(_PASSES):
             order = rng.permutation(points)
             _pass_over_rows_of_points(rows, base.labels, order, halves, inverses, table, W)
@@ -10870,70 +10765,37 @@ def _passes_over_rows_of_points(problem):
     return run
 
 
-def _by_descent(problem, limits, alpha, m):
-    """Make steps on one weight, or one point of pairs, after another; return why they end.
-
-    The first turn is over all points, those that follow over active points alone.
-    """
+def _by_entries(problem, v):
+    """Do as `_by_rows_of_points`, by entries among the active points, over which more passes cost little."""
     base = problem.base
-    n = problem.n
-    v = alpha / problem.scale
-    start = alpha.copy()
-    w = base._lift(v)
-    if _is_pairs(base):
-        run = _passes_over_rows_of_points(problem)
-    else:
-        run = _passes_over_rows(problem, v, w)
-    active = np.ones(n, dtype=bool)
-    odds = []
-    for _ in range(limits.turns):
-        # 1. Steps, whose errors a fresh product ends
-        run(active, v, w)
-        # 2. The gap of the objective, with the best slacks of w; with half of the weight in each class
-        total = v.sum()
-        weights = v
-        w = base._lift(v)
-        of_weights = w
-        if problem.free_labels is not None and all(v[side].any() for side in problem.sides):
-            weights = v.copy()
-            for side in problem.sides:
-                weights[side] *= 0.5 * total / v[side].sum()
-            of_weights = base._lift(weights)
-        m[:] = base._margins(of_weights) + problem.ridge * weights
-        if problem.free_labels is not None:
-            m += _best_bias(problem.free_labels, m) * problem.free_labels
-        problem.reads[0] += n * n + _PASSES * n * np.count_nonzero(active)
-        gap = _relative_gap(weights, m - problem.ridge * weights, problem.ridge)
-        if gap <= limits.tol:
-            break
-        odds.append(gap / (1.0 - gap) if gap < 1.0 else math.inf)
-        active = (v > 0.0) | (m < 1.0)
-    alpha[:] = weights * problem.scale
-    if gap <= limits.tol:
-        return "solved"
-    # 3. Does the rate of its fall promise an end?  Far from it the ratio of the two bounds falls, while the gap is 1.
-    half = limits.turns // 2
-    if min(odds) < math.inf:
-        rate = (min(odds) / min(odds[:half])) ** (1.0 / half)
-        if min(odds) * rate ** (_ITERATIONS_LEFT * limits.turns) <= limits.tol:
-            return "long"
-    if limits.takes_newton_steps:
-        return "slow"
-    # 4. Without a ridge classes may have no margin, of which Newton steps find a witness.
-    if gap >= 1.0 and not problem.has_ridge and _has_few_coordinates_a_class(base):
-        ridge = np.full(n, _LITTLE_RIDGE * problem.scale)
-        at_0 = np.zeros(w.size)
-        found = _newton_on_classes(base, ridge, at_0, limits.tol, _STEPS_TO_WITNESS)
-        alpha[:], steps = found
-        problem.reads[0] += 2 * steps * n**2
-        problem.refresh(alpha, m)
-        length = math.sqrt(max(_dot(alpha, m), 0.0))
-        if length <= _WITNESS * limits.eps * problem.reach(alpha):
-            return "solved"
-    # A support of all points, as these steps have on the way, is too large for what follows.
-    alpha[:] = start
-    problem.refresh(alpha, m)
-    return "slow"
+    pairs = (base.point, base.wrong)
+    # The right class of a point makes no pair: there the inverse stays 0, and so does the weight.
+    ridge = np.full((base.n_points, base.n_classes), np.inf)
+    ridge[pairs] = problem.ridge
+    rng = np.random.default_rng(0)
+    points = np.empty(0, np.int64)
+    entries = np.empty((0, 0))  # of K among these points
+
+    def run(active, v):
+        nonlocal points, entries
+        previous = points
+        points = np.flatnonzero(np.bincount(base.point[active], minlength=base.n_points))
+        entries = _entries_among(base.K, points, previous, entries)
+        problem.reads[0] += entries.size
+        table = np.zeros(ridge.shape)
+        table[pairs] = v
+        inside = table[points]
+        labels = base.labels[points]
+        halves = 0.5 * entries.diagonal()
+        inverses = 1.0 / (halves[:, None] + ridge[points])
+        scores = _class_table(inside, labels) @ entries
+        for _ in range(2 * _PASSES):
+            order = rng.permutation(points.size)
+            _pass_over_points(entries, labels, order, halves, inverses, inside, scores)
+        table[points] = inside
+        v[:] = table[pairs]
+
+    return run
 
 
 # ------------------------------------------------------------------------------------------------------
@@ -10947,113 +10809,117 @@ def _violations(alpha, m, lengths):
     return np.where(alpha > 0.0, np.maximum(-g, np.minimum(g, alpha * lengths)), -g)
 
 
-def _with_violators(problem, points, H, m, divisor, below):
-    """Add the points of smallest m_i < below to points and H; return both.
+def _with_violators(problem, points, placed, H, m, divisor, below, largest):
+    """Add the points of smallest m_i < below to points and H, of which the first ones are placed; return both.
 
-    At a time they are at most 1 / divisor of the set, or `_FEWEST_VIOLATORS` if that is more.
-
-    The set has at most `_LARGEST_SET` points.
+    At a time they are at most 1 / divisor of the set, or `_FEWEST_VIOLATORS` if that is more.  The set has at most
+    ``largest`` points.
     """
-    most = min(max(_FEWEST_VIOLATORS, points.size // divisor), _LARGEST_SET - points.size)
+    most = min(max(_FEWEST_VIOLATORS, points.size // divisor), max(0, largest - points.size))
     outside = m.copy()
     outside[points] = np.inf
     found = np.flatnonzero(outside < below)
     found = np.sort(found[np.argsort(m[found])[:most]])
-    placed = points.size if H.size else 0
     points = np.append(points, found)
     if points.size > len(H):
-        room = min(3 * points.size // 2 + 64, _LARGEST_SET)
-        H = _widened(H[:placed, :placed], max(points.size, room))
+        room = max(points.size, min(3 * points.size // 2 + 64, largest))
+        H = _widened(H[:placed, :placed], room)
     problem.place(points, placed, H)
     return points, H
 
 
-def _first_working_set(problem, alpha, m, precision, largest):
+def _first_working_set(problem, alpha, m, H, largest):
     """Return (points, H): all points if they are few, else the support and points of least margin.
 
     These are half as many, or `_FEWEST_VIOLATORS` if that is more.  A support of a point a side says nothing yet: as
-    many of all points are added to it.  Where the support is too large for a set, ``largest`` points of those that
-    violate optimality most are taken in its place.
+    many of all points are added to it.  Where the support is too large for a set of ``largest`` points, those that
+    violate optimality most are taken in its place.  H is widened where it has too few rows.
     """
-    if problem.n <= _FIRST_FACE:
-        points = np.arange(problem.n)
-        H = np.empty((problem.n, problem.n), precision)
-        problem.place(points, 0, H)
-        return points, H
+    if problem.n <= _FEW:
+        every = np.arange(problem.n)
+        return _with_violators(problem, every, 0, H, m, 1, -math.inf, problem.n)
     support = np.flatnonzero(alpha)
     points = support
     if support.size <= len(problem.sides):  # nothing is known yet
         points = np.union1d(support, np.arange(0, problem.n, -(-problem.n // _FEWEST_VIOLATORS)))
-    if points.size > _FULL * _LARGEST_SET:
+    if points.size > _FULL * largest:
         violations = _violations(alpha, m, problem.lengths)
-        most = min(largest, problem.n)
+        most = min(_LARGEST_FACE, largest, problem.n)
         points = np.sort(np.argpartition(violations, -most)[-most:])
-    H = np.empty((0, 0), precision)
-    return _with_violators(problem, points, H, m, 2, math.inf)
+    return _with_violators(problem, points, 0, H, m, 2, math.inf, largest)
 
 
-def _by_pairs(problem, limits, alpha, m, gap):
-    """Minimize by pair steps on a working set that takes in violators until none is left; return why this ends.
+def _by_pairs(problem, aims, alpha, m, gap):
+    """Make pair steps on a working set that takes in violators until none is left.
 
     Of a support that is too large for the set, weights outside stay as they are.
     """
-    inner_tol = 0.5 * limits.tol  # the gap to which a set is solved; smaller violations do not join
-    points, H = _first_working_set(problem, alpha, m, np.float32, _BLOCK)
+    # The system gives memory to rows as they are written.  A few more columns keep rows from being powers of 2 apart,
+    # which caches hold badly.
+    room = min(problem.n, _LARGEST_SET)
+    H = np.empty((room, room + 16), np.float32)
+    points, H = _first_working_set(problem, alpha, m, H, _LARGEST_SET)
     is_complete = False  # True if no point outside is a violator
-    points_left = _LARGEST_SET + _SWEEPS * problem.n
-    # A support that no set holds is solved by blocks of few points, as long as a sweep over all halves the gap.
-    largest = _BLOCK
-    swept = 0
-    gap_before = math.inf
+    slow_turns = 0
+    best = gap
+    points_left = _SWEEPS * problem.n
     while True:
-        # A gap of at most 0.1 is what Newton steps, in single precision, have left: pair steps end it.
-        if gap > _LEFT and limits.is_for_newton_steps(np.count_nonzero(alpha), m):
-            return "large"
         # 1. Solve on the working set, and bring all margins up to date.
         size = points.size
         # A factor for faces costs size / 3 steps for each point.  So pair steps may take a twentieth of that.
         most = max(_STEPS_PER_POINT, size // 64) * size
-        aim = max(inner_tol, _LEFT * gap)
-        weights, steps = _solve_by_pairs(
-            H, problem.lengths[points], alpha[points], m[points], aim, most
-        )
+        aim = max(aims.set_gap, _LEFT * gap)
+        ridge = problem.ridge[points] / problem.scale
+        given = (problem.lengths[points], ridge, alpha[points], m[points])
+        weights, steps = _solve_by_pairs(H, *given, aim, most)
         if not 0.0 < weights.sum() < math.inf:
-            return "rounding"
-        previous_gap = gap
-        gap, norm = problem.change(alpha, m, points, weights)
-        is_too_large = np.count_nonzero(alpha) > _FULL * _LARGEST_SET
-        # Margins lose digits by many changes: a smaller gap leaves room for that.
-        goal = 0.25 * limits.tol if is_too_large else limits.tol
-        if gap <= goal or norm <= limits.eps * problem.reach(alpha) / alpha.sum():
-            return "solved"
+            return "next"
+        problem.change(alpha, m, points, weights)
+        gap = problem.gap(alpha, m)
+        if gap <= aims.gap or aims.are_met_by_witness(problem, alpha, m):
+            return "again"
         # 2. The worst violators join, or where there is no room for more they make another set.
-        if size >= _LARGEST_SET or is_too_large:
+        support = np.count_nonzero(alpha)
+        if support > _FULL * _LARGEST_SET or size >= _LARGEST_SET:
+            if problem.takes_products:
+                return "next"
             points_left -= size
             if points_left <= 0:
-                return "slow"
-            swept += size
-            if swept >= problem.n:
-                if gap > 0.5 * gap_before:
-                    largest = _LARGEST_SET
-                swept = 0
-                gap_before = gap
-            points, H = _first_working_set(problem, alpha, m, np.float32, largest)
+                return "again"
+            _warn_of_support(problem, support)
+            points, H = _first_working_set(problem, alpha, m, H, _LARGEST_SET)
         else:
-            if (is_complete or steps >= most) and gap > _CLOSER * previous_gap:
-                return "slow"
-            points, H = _with_violators(problem, points, H, m, 4, 1.0 - inner_tol)
+            slow_turns += (is_complete or steps >= most) and gap > _CLOSER * best
+            if slow_turns == 2:
+                return "next"
+            points, H = _with_violators(
+                problem, points, size, H, m, 4, 1.0 - aims.set_gap, _LARGEST_SET
+            )
             is_complete = points.size == size
+        best = min(best, gap)
 
 
-def _by_faces(problem, limits, alpha, m, gap):
-    """Minimize by Newton steps on faces of a working set that takes in violators; return why this ends.
+def _warn_of_support(problem, support):
+    """Say once a run that it may take long."""
+    if problem.has_warned:
+        return
+    problem.has_warned = True
+    remedy = "a soft margin, by a ridge or a finite C"
+    if problem.has_ridge:
+        remedy = "a larger ridge, which is a smaller C"
+    _warn(
+        f"max_margin may take long: {support} points are in the support, more than a working set holds; noisy points "
+        f"ask for {remedy}, or for a larger tol; a callback shows the interval"
+    )
+
+
+def _by_faces(problem, aims, alpha, m, gap, largest):
+    """Make Newton steps on faces, of at most ``largest`` points, of a working set that takes in violators.
 
     The Cholesky factor L of the face P goes on from one working set to the next.
     """
-    inner_tol = 0.5 * limits.tol  # the gap to which a set is solved; smaller violations do not join
-    is_rough = gap > limits.tol
-    is_small = np.count_nonzero(alpha) <= _FIRST_FACE  # pair steps overtake faces that outgrow this
-    points, H = _first_working_set(problem, alpha, m, np.float64, _LARGEST_SET)
+    largest_set = int(_LARGEST_FACE / _FULL)
+    points, H = _first_working_set(problem, alpha, m, np.empty((0, 0)), largest_set)
     L = np.empty((0, 0))
     P = np.empty(0, np.int64)
     norm = math.inf
@@ -11064,40 +10930,42 @@ def _by_faces(problem, limits, alpha, m, gap):
         size = points.size
         most = _STEPS_PER_POINT * size
         # Below this norm the factor takes all for witnesses; the product can tell.
-        eps = limits.eps if is_refused else max(limits.eps, math.sqrt(size * _UNIT))
-        given = (H, problem.lengths[points], alpha[points], m[points])
-        weights, L, P, steps, is_witness = _solve_on_faces(*given, L, P, most, inner_tol, eps)
+        eps = aims.eps if is_refused else max(aims.eps, math.sqrt(size * _UNIT))
+        ridge = problem.ridge[points] / problem.scale
+        given = (H, problem.lengths[points], ridge, alpha[points], m[points])
+        weights, L, P, steps, is_witness = _solve_on_faces(*given, L, P, most, aims.set_gap, eps)
         if not 0.0 < weights.sum() < math.inf:
-            return "rounding"
+            return "next"
         previous = (alpha.copy(), m.copy(), norm)
-        gap, norm = problem.change(alpha, m, points, weights)
+        norm = problem.change(alpha, m, points, weights)
+        gap = problem.gap(alpha, m)
         # 2. Stop at a witness.  One that the product refuses is undone.
         reach = problem.reach(alpha) / alpha.sum()
-        is_slow = steps >= most and norm > _STALLED * previous[2]
+        is_slow = steps >= most and norm > _GAINED * previous[2]
         # The factor cannot tell such a norm from 0.
         if is_slow and norm * norm <= 64.0 * size * _EPS * reach * reach:
-            return "rounding"
-        if norm <= limits.eps * reach or (is_witness and is_refused):
-            return "solved"
+            return "next"
+        if norm <= aims.eps * reach or (is_witness and is_refused):
+            return "again"
         work += steps * P.size**2
         if is_witness:
             is_refused = True
             alpha[:], m[:], norm = previous
             continue
         # 3. Stop at the goal, or where more steps are of no use here.
-        if gap <= limits.tol and is_rough:  # else the certificate has asked for more digits
+        if gap <= aims.gap:
             if problem.free_labels is not None:
-                _balance(problem, alpha, points[P], P, H, L, limits.tol)
-            return "solved"
+                _balance(problem, alpha, points[P], P, H, L, aims.gap)
+            return "again"
         if is_slow or work > _LONGEST_WALK:
-            return "slow"
-        if size >= _LARGEST_SET or (is_small and P.size > _FIRST_FACE):
-            return "large"
+            return "again"
+        if size >= largest_set or P.size > largest:
+            return "next"
         # 4. The worst violators join.
-        points, H = _with_violators(problem, points, H, m, 4, 1.0 - inner_tol)
+        points, H = _with_violators(problem, points, size, H, m, 4, 1.0 - aims.set_gap, largest_set)
         if points.size == size:
             _refine(problem, alpha, m, points[P], L)
-            return "rounding"
+            return "again"
 
 
 def _balance(problem, alpha, points, P, H, L, tol):
@@ -11123,7 +10991,7 @@ def _balance(problem, alpha, points, P, H, L, tol):
 def _refine(problem, alpha, m, points, L):
     """Make Newton steps on a face by products in twice the working precision, if G has them, while they help."""
     # A class with access "products" need not know how to restrict itself to the points of a face.
-    if not _has_precise_products(problem.G) or problem.G._values.access == "products":
+    if not problem.has_precise_products or problem.G._access == "products":
         return
     if (
         problem.free_labels is not None and np.ptp(problem.free_labels[points]) == 0.0
@@ -11150,51 +11018,56 @@ def _refine(problem, alpha, m, points, L):
 
 
 # ------------------------------------------------------------------------------------------------------
-# 9.8 rounds
+# 9.8 the list of methods
 # ------------------------------------------------------------------------------------------------------
 
 
-def _first_method(problem, limits, support):
-    """Choose the first method by rule (1), or by the support of the weights to begin with, None if there are none."""
-    if support is not None:
-        if support <= 2 * _FIRST_FACE:
-            return _FACES
-        return _PAIRS
-    if limits.in_coordinates and _points_gram(problem.base)._width <= _FIRST_FACE:
-        return _NEWTON
-    if problem.n <= _FIRST_FACE:
-        return _FACES
-    if limits.turns > 0:
-        return _DESCENT
-    is_stored = problem.G._values.access == "stored"
-    if np.min(problem.ridge) > 0.0 or (
-        is_stored and problem.free_labels is None
-    ):  # else faces are faster
-        return _PAIRS
-    return _FACES
+class _Method(NamedTuple):
+    """A method of the solver.
 
-
-def _next_method(limits, method, end, support, is_halved, is_free):
-    """Choose the next method by rules (2) to (4), after one that ended for a reason.
-
-    ``is_halved`` tells if it halved the gap, ``is_free`` if the intercept is free.
+    takes : ``takes(problem, support)`` tells if it takes a problem whose weights have so large a support
+    run : ``run(problem, aims, alpha, m, gap)`` changes alpha, which has this gap, and returns "again" or "next"
     """
-    if method == _DESCENT:
-        if end == "long":
-            return _FACES if limits.by_points and support <= limits.largest_face else _DESCENT
-        return _NEWTON if limits.in_coordinates else _PAIRS
-    if method == _FACES:
-        return _PAIRS if end == "large" or support > 2 * _LARGEST_FACE else _FACES
-    if method == _NEWTON:
-        if is_halved and end != "few":
-            return _NEWTON
-        return _FACES if support <= limits.largest_face else _PAIRS
-    if method == _PAIRS and end == "solved" and is_halved and is_free:
-        return _PAIRS  # from a better origin
-    is_too_large = end == "large" or support > _LARGEST_FACE
-    if limits.takes_newton_steps and (is_too_large or end == "slow"):
-        return _NEWTON
-    return _PAIRS if is_too_large else _FACES
+
+    takes: Callable[[Any, int], bool]
+    run: Callable[..., str]
+
+
+def _has_few_points(problem, support):
+    """Return True for few points, and where entries of a hard margin cost more than steps, for a small support."""
+    costs_entries = not problem.is_soft and problem.G._access != "stored" and support <= _FEW
+    return (problem.n <= _FEW and not problem.is_in_coordinates) or costs_entries
+
+
+def _is_beyond_sets(problem, support):
+    """Return True if no working set holds the support, and products can do without one."""
+    return problem.takes_products and support > _FULL * _LARGEST_SET
+
+
+def _has_a_set(problem, support):
+    is_taken = problem.n <= _FEW or problem.is_in_coordinates
+    return not is_taken and not _is_beyond_sets(problem, support)
+
+
+_METHODS = (
+    _Method(lambda problem, support: problem.descent is not None, _by_descent),
+    _Method(lambda problem, support: problem.is_in_coordinates, _by_newton_steps),
+    _Method(_has_few_points, lambda *given: _by_faces(*given, _FEW)),
+    _Method(_has_a_set, _by_pairs),
+    _Method(_is_beyond_sets, _by_low_rank),
+    _Method(
+        lambda problem, support: support <= _LARGEST_FACE,
+        lambda *given: _by_faces(*given, _LARGEST_FACE),
+    ),
+)
+
+
+def _next_place(problem, alpha, place):
+    """Return the place of the first method from this one on that takes the problem, or the end of the list."""
+    support = np.count_nonzero(alpha)
+    while place < len(_METHODS) and not _METHODS[place].takes(problem, support):
+        place += 1
+    return place
 
 
 def _are_zero(G, points):
@@ -11218,83 +11091,35 @@ def _proof_of_no_margin(problem, eps, p):
     return bound if eps > least else 0.0
 
 
-def _exact_loop(G, k, until, alpha, m, method, done, reads, problem, limits):
-    """Minimize by one method in every iteration: the loop that the driver is given.
+def _exact_loop(G, k, until, alpha, m, place, reads, problem, aims):
+    """Run one method of the list in every iteration: the loop that the driver is given.
 
-    Arrays of one entry: ``method``, that of the next iteration; ``done``: with a tol of this or more no further
-    iteration is of use, and inf until a run has stalled; and ``reads``, that of the problem, which the driver keeps in
-    the state.
+    Arrays of one entry: ``place``, that of the method of the next iteration, and ``reads``, that of the problem, which
+    the driver keeps in the state.
     """
-    witness = _WITNESS * limits.eps
-    while k < until and limits.tol < done[0]:
-        if math.sqrt(max(_dot(alpha, m), 0.0)) <= witness * problem.reach(alpha):
-            return k
+    while k < until and place[0] < len(_METHODS):
+        if aims.are_met_by_witness(problem, alpha, m):
+            break
         k += 1
         # 1. Begin with the best multiple of the weights, and with the best origin if the intercept is free.
-        current = method[0]
         start = alpha.copy()
+        gap = problem.gap(alpha, m)
         problem.begin(alpha, m)
-        gap, norm = _rescale(alpha, m)
-        # 2. Read violators and solve on them, or make Newton steps on the separator of all.
-        if current == _DESCENT and limits.by_points:
-            end = _by_points(problem, limits, alpha, m, gap)
-        elif current == _DESCENT:
-            end = _by_descent(problem, limits, alpha, m)
-        elif current == _NEWTON and limits.in_coordinates:
-            end = _by_newton_steps(problem, limits, alpha, m)
-        elif current == _NEWTON:
-            end = _by_low_rank(problem, limits, alpha, m)
-        elif current == _PAIRS:
-            end = _by_pairs(problem, limits, alpha, m, gap)
-        else:
-            end = _by_faces(problem, limits, alpha, m, gap)
-        # 3. Take a fresh product, by which the driver certifies.
-        is_lost = not all(alpha[side].any() for side in problem.sides)  # by rounding
-        if is_lost:
+        norm = _rescale(alpha, m)
+        # 2. Run the method, and take a fresh product, by which the driver certifies.
+        word = _METHODS[place[0]].run(problem, aims.after(gap), alpha, m, gap)
+        if not all(alpha[side].any() for side in problem.sides):  # by rounding
             alpha[:] = start
         problem.finish(alpha, m)
-        v, norm2, _ = problem.last
-        length = math.sqrt(max(norm2, 0.0) / problem.scale)
-        new_norm = length / v.sum()
-        if is_lost or length <= witness * problem.reach(v):
-            done[0] = limits.tol
-            break
-        new_gap = 1.0 - m.min() / alpha.sum() / new_norm / new_norm
-        is_halved = new_gap < 0.5 * gap
-        # 4. Choose the next method.
-        support = np.count_nonzero(alpha)
-        is_free = problem.free_labels is not None
-        following = _next_method(limits, current, end, support, is_halved, is_free)
-        method[0] = following
-        if current == _NEWTON and limits.in_coordinates and following == _PAIRS:
-            if support > _LARGEST_FACE or not _is_pairs(problem.base):
-                # Nothing else sees more of so many points on so few coordinates, but the search after the run.
-                done[0] = limits.tol
-                break
-        if following == _PAIRS and support > _LARGEST_FACE:
-            if not (problem.has_warned or limits.takes_newton_steps):
-                problem.has_warned = True
-                remedy = "noisy points ask for a soft margin, by a ridge or a finite C"
-                if np.any(problem.ridge):
-                    remedy = "noisy points ask for a larger ridge, which is a smaller C"
-                _warn(
-                    f"max_margin may take long: {support} points are in the support, too many for Newton steps; "
-                    f"{remedy}, or for a larger tol; a callback shows the interval"
-                )
-        # 5. Halt where rounding seems to be all, or nothing has changed.
-        is_rounding = end == "rounding"
-        if current == following == _PAIRS:
-            is_rounding |= gap <= limits.tol
-        if current == _FACES:
-            is_rounding |= new_gap > _STALLED * gap and new_norm > (1.0 - limits.tol) * norm
-        has_stalled = is_rounding and not is_halved and new_norm > _STALLED * norm
-        if has_stalled or (following == current and np.array_equal(alpha, start)):
-            done[0] = limits.tol
-        # 6. Go over to faces where pair steps get nowhere.
-        is_stuck = following == current == _PAIRS and not is_halved
-        # A working set must hold the support whole.
-        if is_stuck and support <= min(2 * _LARGEST_FACE, _FULL * _LARGEST_SET):
-            method[0] = _FACES
+        # 3. Does the method go on?  A gap above 1 has no lower end that could have risen.
+        new_gap = problem.gap(alpha, m)
+        has_gained = (
+            new_gap < _GAINED * gap
+            or math.sqrt(max(_dot(alpha, m), 0.0)) < _GAINED * norm
+            or 0.0 < 1.0 - gap < _GAINED * (1.0 - new_gap)
+        )
+        if word == "next" or not has_gained or np.array_equal(alpha, start):
+            place[0] = _next_place(problem, alpha, place[0] + 1)
     return k
 
 
@@ -11405,14 +11230,12 @@ def max_margin(
         options["trace_at"] = range(2**53)
     G = _checked(G)
     problem = _Problem(G, G.scale)
-    limits = _limits(G, G.scale, tol)
+    aims = _aims(problem, tol)
     # 2. The weights to begin with
     alpha = np.zeros(problem.n)
     m = np.zeros(problem.n)
-    support = None
     if weights is not None:
         alpha = _weights(_amounts(weights, "start", problem.n))
-        support = np.count_nonzero(alpha)
         if problem.free_labels is None and not problem.lengths.all():
             # A row of zeros, next to the largest, is a witness by itself: begin there.
             alpha[:] = 0.0
@@ -11421,19 +11244,18 @@ def max_margin(
             alpha[side[np.argmin(problem.diagonal[side])]] = 1.0
     problem.finish(alpha, m)
     problem.reads[0] = 0.0  # which does not count
-    method = _first_method(problem, limits, support)
     # 3. The run, whose certificates take the products that iterations end with
     interval = functools.partial(_interval, multiply=problem.product)
     result = drive(
         G,
         _exact_loop,
-        (alpha, m, np.array([method]), np.array([math.inf]), problem.reads),
+        (alpha, m, np.array([_next_place(problem, alpha, 0)]), problem.reads),
         lambda alpha, *_: (alpha, alpha),
-        (problem, limits),
+        (problem, aims),
         max_iter=max_iter,
         tol=tol,
         start=start,
-        eps=functools.partial(_proof_of_no_margin, problem, limits.eps),
+        eps=functools.partial(_proof_of_no_margin, problem, aims.eps),
         takes_free=True,
         products=lambda k: problem.reads[0] / problem.n**2,
         interval=interval,
@@ -11477,10 +11299,10 @@ ALGORITHMS = {
 # Some p >= 0, not 0, with Z'p = 0 proves that nothing separates the points where p > 0.
 #
 # (1) `max_margin` finds a p with a small Z'p.  Points that can be separated in some units can be in all, so that it is
-#     given rows in units in which columns, and then rows, have lengths near 1.
-# (2) By Caratheodory's theorem points leave p, until the rows (z_i, 1) of the others are independent.
-# (3) The z_i are rational numbers.  Elimination in integers solves Z'p = 0 for these few points: that is the proof, if
-#     p >= 0.  Nothing of (1) and (2) has to be precise.
+#     given rows in units in which columns, and then rows, have lengths near 1.  Its last faces leave weights on points
+#     that are independent, which are few.
+# (2) The z_i are rational numbers.  Elimination in integers solves Z'p = 0 for these few points: that is the proof, if
+#     p >= 0.  (1) need not be precise.
 
 
 class Witnesses(NamedTuple):
@@ -11540,8 +11362,8 @@ def witnesses(G: GramLike, result: Result | ArrayLike) -> Witnesses | None:
 
     Parameters
     ----------
-    G : array, shape (n, n), or Gram
-        Signed Gram matrix, as for every algorithm.
+    G : Gram
+        Of the linear kernel, by `features`, `gram` or `lazy_gram`, or of pairs of these.
     result : Result, or array, shape (n,)
         What an algorithm returned for G, or a point of the simplex.
 
@@ -11553,16 +11375,14 @@ def witnesses(G: GramLike, result: Result | ArrayLike) -> Witnesses | None:
         by so few, they may be all points where p > 0.
 
         ``strict`` says that no separator exists for the numbers that G holds, in exact arithmetic.  It can be True for
-        points of the linear kernel, in `features`, `gram` and `lazy_gram`, with a free intercept or without, for pairs
-        of these, and for "poly"; and for up to 200 witnesses, or about 95 whose numbers have all digits of a double.
-        Other kernels separate all points that differ: see `contradiction`.  An array G holds rounded values, of which
-        only a zero on the diagonal proves so much.  ``strict`` is False where the proof fails, as on points that have a
-        margin below the accuracy of `max_margin`.
+        up to 200 witnesses, or about 95 whose numbers have all digits of a double.  It is False where the proof fails,
+        as on points that have a margin below the accuracy of `max_margin`.
 
     Raises
     ------
     ValueError
-        The result is not of this G, or p is not a point of the simplex.
+        The result is not of this G, or p is not a point of the simplex; or G does not hold the rows of its points, as
+        an array does not, nor a kernel other than the linear one.  Only a zero on the diagonal is a witness there.
 
     See Also
     --------
@@ -11604,46 +11424,37 @@ def witnesses(G: GramLike, result: Result | ArrayLike) -> Witnesses | None:
         chosen = np.zeros(len(G))
         chosen[zeros[0]] = 1.0
         return Witnesses(zeros[:1], np.ones(1), certificate(G, chosen, chosen)[1], True)
-    # 2. Look among the points of the result, and then among all, as long as nothing is proved.
-    first = may_be & (p > 0.0)
-    if points.diagonal()[first].max(initial=0.0) < _ENTRIES[0]:
-        first = may_be  # since the solver takes none of these without larger ones
-    for among in (first, may_be):
-        index, weights = _few_witnesses(points, np.flatnonzero(among))
-        proved = _proved(points, index, weights)
-        if proved is not None or np.array_equal(among, may_be):
-            break
-    if not index.size:
-        return None
-    # 3. Rounding may choose points that have no proof: then all points of the result may have one.
-    support = np.flatnonzero(p)
-    if proved is None and may_be[support].all():
-        proved = _proved(points, support, p[support])
+    # 2. Look among the points of the result, and then among all; rounding may choose points that have no proof where
+    #    all points of the result have one.
+    tried = []
+    for among in (may_be & (p > 0.0), may_be):
+        weights = _mixture_near_zero(points, np.flatnonzero(among))
+        if weights is not None:
+            tried.append(weights)
+        elif among is may_be:
+            return None
+        proved = _proved_weights(points, weights)
         if proved is not None:
-            index = support
-    strict = proved is not None
-    if strict:
-        index = index[proved > 0.0]
-        weights = proved[proved > 0.0]
-    # 4. Weights of few points give way to those of the result where these prove much more, and where rounding has left
-    #    the few to one class.
-    chosen = np.zeros(len(G))
-    chosen[index] = weights
-    if G.free_labels is not None:
-        totals = np.where(
-            G.free_labels > 0.0,
-            chosen[G.free_labels > 0.0].sum(),
-            chosen[G.free_labels < 0.0].sum(),
-        )
-        chosen = 0.5 * chosen / totals if totals.all() else p
-    upper = certificate(G, chosen, chosen, precise=True)[1]
-    if not strict:
-        given = certificate(G, p, p, precise=True)[1]
-        if given < 0.5 * upper:
-            upper = given
-            chosen = p
-    index = np.flatnonzero(chosen)
-    return Witnesses(index, chosen[index], upper, strict)
+            break
+    if proved is None and may_be[p > 0.0].all():
+        tried.append(p)
+        proved = _proved_weights(points, p)
+    if proved is not None:
+        tried = [proved]
+    # 3. Without a proof the points of the first weights stay, unless others prove much more.
+    best = None
+    for chosen in tried:
+        if G.free_labels is not None:
+            is_plus = G.free_labels > 0.0
+            totals = np.where(is_plus, chosen[is_plus].sum(), chosen[~is_plus].sum())
+            if not totals.all():  # by rounding
+                continue
+            chosen = 0.5 * chosen / totals
+        upper = certificate(G, chosen, chosen, precise=True)[1]
+        if best is None or upper < 0.5 * best.upper:
+            index = np.flatnonzero(chosen)
+            best = Witnesses(index, chosen[index], upper, proved is not None)
+    return best
 
 
 def _zero_rows(G, index):
@@ -11660,60 +11471,34 @@ def _zero_rows(G, index):
     return index[~rows.any(axis=1) | (c == 0.0)]
 
 
-def _few_witnesses(G, index):
-    """Return (points, weights), few of some points, whose mixture is about 0; no points if they have a margin.
+def _mixture_near_zero(G, index):
+    """Return weights of some points whose mixture is about 0; None if these have a margin.
 
-    Whether there is a separator depends neither on the units of columns nor on the lengths of rows.  So rows, where
-    they can be had, are brought near length 1, with columns near 1.
+    Whether there is a separator depends neither on the units of columns nor on the lengths of rows.  So rows are
+    brought near length 1, with columns near 1.
     """
-    nobody = index[:0], np.zeros(0)
     if not index.size or (G.free_labels is not None and np.ptp(G.free_labels[index]) == 0.0):
-        return nobody
-    balanced = _balanced_rows(G, index)
-    if balanced is None:
-        is_zero = G.diagonal()[index] == 0.0
-        if (
-            G.free_labels is None and is_zero.any()
-        ):  # a witness by itself, unless it is 0 by underflow alone
-            return index[is_zero][:1], np.ones(1)
-        return _few_by_products(G, index)
-    rows, factors = balanced
-    best = max_margin(Gram._over(_Rows(rows)))
+        return None
+    rows, factors = _balanced_rows(G, index)
+    best = max_margin(FeatureGram(rows))
     if best.lower > 0.0:
-        return nobody
-    chosen = np.flatnonzero(best.p)
-    p = _fewest(rows[chosen], best.p[chosen], 1e-11)
-    chosen = chosen[p > 0.0]
-    p = p[p > 0.0] * factors[chosen]
-    return index[chosen], p / p.sum()
+        return None
+    weights = np.zeros(len(G))
+    weights[index] = best.p * factors
+    return weights / weights.sum()
 
 
-def _few_by_products(G, index):
-    """Do as `_few_witnesses`, for a G without rows."""
-    if index.size < len(G):
-        if G._values.access == "products":
-            # It cannot leave points out.  A ridge keeps them from being witnesses.
-            ridge = np.full(len(G), G.scale)
-            ridge[index] = 0.0
-            G = G.with_ridge(ridge)
-        else:
-            G = G.restrict(index)
-    best = max_margin(G)
-    if best.lower > 0.0:
-        return index[:0], np.zeros(0)
-    p = best.p if len(G) == index.size else best.p[index]
-    chosen = np.flatnonzero(p)
-    p = p[chosen]
-    if G._values.access != "products":
-        # The roots of a matrix are rows, with half of its digits.
-        H = G.block(chosen, chosen).astype(np.float64)
-        H /= H.diagonal().max() or 1.0
-        if G.free_labels is not None:
-            y = G.free_labels[chosen]
-            H += np.outer(y, y)
-        sizes, vectors = np.linalg.eigh(H)
-        p = _fewest(vectors * np.sqrt(np.maximum(sizes, 0.0)), p, 1e-7)
-    return index[chosen[p > 0.0]], p[p > 0.0] / p.sum()
+def _proved_weights(G, weights):
+    """Return the weights of `_proved` for the points of these, None where there are none."""
+    if weights is None:
+        return None
+    index = np.flatnonzero(weights)
+    proved = _proved(G, index, weights[index])
+    if proved is None:
+        return None
+    of_all = np.zeros(len(G))
+    of_all[index] = proved
+    return of_all
 
 
 def _rows_of(K, index):
@@ -11747,14 +11532,18 @@ def _numbers_of(store, index):
 
 
 def _balanced_rows(G, index):
-    """Return (rows, factors): the rows of some points times these factors, powers of 2; None if G has no rows.
+    """Return (rows, factors): the rows of some points times these factors, powers of 2.
 
     Columns are multiplied by powers of 2, too, so that their largest entries, and then the lengths of rows, are near 1.
     Columns of zeros are left out.  The factor of a row of zeros is 0.
     """
     of_points = _rows_of(G, index)
     if of_points is None:
-        return None
+        raise ValueError(
+            "G does not hold the rows of its points, which prove that there is no separator, or they have more than "
+            f"{_MOST_ENTRIES:,} entries: give features(X, y) of fewer points or columns; contradiction(X, y) finds "
+            "equal points with different labels, for any kernel"
+        )
     rows, c = of_points
     rows = rows * c[:, None]
     if G.free_labels is not None:
@@ -11767,58 +11556,13 @@ def _balanced_rows(G, index):
     return np.ldexp(rows, -columns - exponents[:, None]), factors
 
 
-def _fewest(rows, p, tolerance):
-    """Return p >= 0 with the same rows'p and sum, up to rounding, and with few points, by Caratheodory's theorem.
-
-    Points leave until the rows (z_i, 1) of those that are left are independent, up to a relative tolerance.
-    """
-    p = p.copy()
-    extended = np.column_stack((rows, np.ones(len(rows))))
-    if extended.shape[1] > len(rows):
-        extended = np.linalg.qr(extended.T, mode="r").T  # of the same dependences
-    vectors, sizes, _ = np.linalg.svd(extended)
-    rank = np.count_nonzero(sizes > tolerance * sizes[0])
-    # An orthonormal basis of the directions that change neither rows'p nor the sum
-    flat = vectors[:, rank:]
-    while flat.shape[1]:
-        # 1. Take the direction in which the lightest point gets lighter fastest, or any if it stays as it is.
-        lightest = np.argmin(np.where(p > 0.0, p, np.inf))
-        d = flat @ flat[lightest]
-        if not d[lightest] > tolerance**2:
-            d = flat[:, 0]
-        # 2. Go until a point has no weight.
-        falls = (d > 0.0) & (p > 0.0)
-        if not falls.any():
-            d = -d
-            falls = (d > 0.0) & (p > 0.0)
-        steps = np.divide(p, d, out=np.full(p.size, np.inf), where=falls)
-        leaves = np.argmin(steps)
-        p = np.maximum(p - steps[leaves] * d, 0.0)
-        p[leaves] = 0.0
-        # 3. Keep the directions that leave it there.  A reflection turns the others into the first.
-        u = flat[leaves].copy()
-        u[0] += math.copysign(float(np.linalg.norm(u)), u[0])
-        flat = flat - np.outer(flat @ u, u) * (2.0 / (u @ u))
-        flat = flat[:, 1:]
-        flat[p == 0.0] = 0.0
-    return p
-
-
 def _exact_columns(G, index):
-    """Return (columns, lengths): integers (columns, k) with Z'p = 0 if and only if they balance p lengths; or None.
+    """Return (columns, lengths): integers (columns, k) with Z'p = 0 if and only if they balance p lengths.
 
-    They are the columns of Z in units of their own, for rows without the lengths.  Those of "poly" are its values at
-    the same points, since p'Kp = 0 if and only if K p = 0.
+    They are the columns of Z in units of their own, for rows without the lengths.
     """
-    of_points = _rows_of(G, index)
-    if of_points is not None:
-        rows, c = of_points
-        rows = [[Fraction(x) for x in row] for row in rows[:, rows.any(axis=0)].tolist()]
-    elif isinstance(G._points, _OnDemand) and G.kernel.name == "poly":
-        rows = _exact_values(G, index)
-        c = G._c[index]
-    else:
-        return None
+    rows, c = _rows_of(G, index)
+    rows = [[Fraction(x) for x in row] for row in rows[:, rows.any(axis=0)].tolist()]
     lengths = np.ones(index.size)
     if G.free_labels is None:  # then a weight can make up for the length of a row, which is rounded
         lengths = np.abs(c)
@@ -11838,22 +11582,6 @@ def _exact_columns(G, index):
     return whole, lengths
 
 
-def _exact_values(K, index):
-    """Return the values of the kernel "poly" at some points, (k, k), with the intercept, in rationals."""
-    rows = _numbers_of(K._points, index)
-    exact = [[Fraction(x) for x in row] for row in rows[:, rows.any(axis=0)].tolist()]
-    # Integers, over a common power of 2, are much faster than rationals.
-    unit = max((x.denominator for row in exact for x in row), default=1)
-    whole = [[int(x * unit) for x in row] for row in exact]
-    gamma = Fraction(K.kernel.gamma) / unit**2
-    coef0 = Fraction(K.kernel.coef0)
-    offset = Fraction(K._constant) ** 2
-    return [
-        [(gamma * sum(map(operator.mul, a, b)) + coef0) ** K.kernel.degree + offset for b in whole]
-        for a in whole
-    ]
-
-
 def _proved(G, index, weights):
     """Return weights p >= 0 of witnesses, near these, whose exact values have Z'p = 0; None if none are found.
 
@@ -11862,10 +11590,9 @@ def _proved(G, index, weights):
     The integers are those of E. Bareiss, Mathematics of Computation 22, 1968: divisions have no remainder.
     """
     k = index.size
-    found = _exact_columns(G, index) if 0 < k <= _MOST_EXACT else None
-    if found is None:
+    if not 0 < k <= _MOST_EXACT:
         return None
-    columns, lengths = found
+    columns, lengths = _exact_columns(G, index)
     weights = weights * lengths
     if k * max((x.bit_length() for column in columns for x in column), default=0) > _MOST_BITS:
         return None
