@@ -9450,10 +9450,13 @@ class _Problem:
         self.base = G._alone()
         self.base_scale = float(self.base.diagonal().max())
         points = _points_gram(self.base)
-        self.is_of_pairs = isinstance(self.base, PairGram)
-        self.is_sparse = isinstance(points, SparseGram)
-        self.is_on_demand = isinstance(points, LazyGram)
-        self.has_precise_products = type(points)._precise is not Gram._precise
+        store = points._values
+        self.is_of_pairs = _is_pairs(G)
+        self.is_sparse = isinstance(store, _SparseRows)
+        self.is_on_demand = isinstance(store, _OnDemand)
+        self.has_precise_products = (
+            store.precise_products or type(points)._precise is not Gram._precise
+        )
         self.free_labels = G.free_labels
         self.shift = None
         self.origin = None
@@ -9479,14 +9482,14 @@ class _Problem:
         fits = not self.is_on_demand or _is_in_single_range(points)
         self.takes_products = has_enough and fits and not self.is_in_coordinates
         self.descent = None
-        by_rows = isinstance(points, _RowGram) and points._work <= _WRITTEN_DOWN
+        by_rows = isinstance(store, _Rows) and store.work <= _WRITTEN_DOWN
         if self.n > _FEW and not (self.is_in_coordinates and is_narrow):
             if not self.is_of_pairs:
                 self.descent = _by_rows if by_rows and has_enough else None
             elif has_enough or self.n > _LARGEST_SET:
-                if by_rows and (points.n > _FEW_POINTS or points._work <= points.n**2):
+                if by_rows and (points.n > _FEW_POINTS or store.work <= points.n**2):
                     self.descent = _by_rows_of_points
-                elif self.base._access != "products" and points.n <= _FEW_POINTS:
+                elif store.access != "products" and points.n <= _FEW_POINTS:
                     self.descent = _by_entries
 
     @functools.cached_property
@@ -9706,7 +9709,7 @@ def _adder(G):
     """
     if isinstance(G.store, _Matrix):
         return functools.partial(_add_columns_of_matrix, G)
-    if isinstance(G, LazyGram):
+    if isinstance(G.store, _OnDemand):
         return functools.partial(_add_kept_columns, G, {})
     return None
 
@@ -9751,7 +9754,7 @@ def _has_few_coordinates(base):
     if not base._has_rows:
         return False
     d = base._width
-    return d < _MOST_COORDINATES and base.n * d <= max(base._work, _WRITTEN_DOWN)
+    return d < _MOST_COORDINATES and base.n * d <= max(base.store.work, _WRITTEN_DOWN)
 
 
 def _has_few_coordinates_a_class(pairs):
@@ -10744,7 +10747,7 @@ def _by_rows(problem, v):
 
 def _by_rows_of_points(problem, v):
     """Do as `_by_rows`, on all weights of one point of pairs at a time."""
-    base = problem.base
+    base = problem.base.store
     rows = base.K.arrays
     pairs = (base.point, base.wrong)
     halves = 0.5 * base.K.diagonal()
@@ -10756,7 +10759,7 @@ def _by_rows_of_points(problem, v):
         points = np.flatnonzero(np.bincount(base.point[active]))
         table = np.zeros(inverses.shape)
         table[pairs] = v
-        W = np.ascontiguousarray(base._lift(v).reshape(base.n_classes, -1).T)
+        W = np.ascontiguousarray(problem.base._lift(v).reshape(base.n_classes, -1).T)
         for _ in range(_PASSES):
             order = rng.permutation(points)
             _pass_over_rows_of_points(rows, base.labels, order, halves, inverses, table, W)
@@ -10767,7 +10770,7 @@ def _by_rows_of_points(problem, v):
 
 def _by_entries(problem, v):
     """Do as `_by_rows_of_points`, by entries among the active points, over which more passes cost little."""
-    base = problem.base
+    base = problem.base.store
     pairs = (base.point, base.wrong)
     # The right class of a point makes no pair: there the inverse stays 0, and so does the weight.
     ridge = np.full((base.n_points, base.n_classes), np.inf)
@@ -10991,7 +10994,7 @@ def _balance(problem, alpha, points, P, H, L, tol):
 def _refine(problem, alpha, m, points, L):
     """Make Newton steps on a face by products in twice the working precision, if G has them, while they help."""
     # A class with access "products" need not know how to restrict itself to the points of a face.
-    if not problem.has_precise_products or problem.G._access == "products":
+    if not problem.has_precise_products or problem.G._values.access == "products":
         return
     if (
         problem.free_labels is not None and np.ptp(problem.free_labels[points]) == 0.0
@@ -11035,7 +11038,7 @@ class _Method(NamedTuple):
 
 def _has_few_points(problem, support):
     """Return True for few points, and where entries of a hard margin cost more than steps, for a small support."""
-    costs_entries = not problem.is_soft and problem.G._access != "stored" and support <= _FEW
+    costs_entries = not problem.is_soft and problem.G._values.access != "stored" and support <= _FEW
     return (problem.n <= _FEW and not problem.is_in_coordinates) or costs_entries
 
 
@@ -11480,7 +11483,7 @@ def _mixture_near_zero(G, index):
     if not index.size or (G.free_labels is not None and np.ptp(G.free_labels[index]) == 0.0):
         return None
     rows, factors = _balanced_rows(G, index)
-    best = max_margin(FeatureGram(rows))
+    best = max_margin(Gram._over(_Rows(rows)))
     if best.lower > 0.0:
         return None
     weights = np.zeros(len(G))

@@ -1015,7 +1015,7 @@ def test_the_elimination_is_that_of_the_true_rows():
         for column in rows
     ]
     check(G, [*held, signs])
-    mixed = fm.FeatureGram([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+    mixed = fm.features([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], 1, normalize=None)
     assert fm._proved(mixed, every, np.full(3, 1.0 / 3.0)) is None
 
 
@@ -1093,7 +1093,7 @@ def test_points_that_have_a_ridge_are_no_witnesses():
         assert left[1] in found.indices
     assert fm.witnesses(fm.features(X, [1, 1, -1, -1], ridge=0.5), np.full(4, 0.25)) is None
     # Two opposite points, of which one has a ridge
-    G = fm.FeatureGram([[1.0, 0.0], [-1.0, 0.0], [-1.0, 0.1], [1.0, 0.1]])
+    G = fm.features([[1.0, 0.0], [-1.0, 0.0], [-1.0, 0.1], [1.0, 0.1]], 1, normalize=None)
     p = [0.5, 0.5, 0.0, 0.0]
     assert set(fm.witnesses(G, p).indices) == {0, 1}
     assert fm.witnesses(G.with_ridge([0.0, 0.5, 0.0, 0.0]), p) is None
@@ -1115,14 +1115,14 @@ def test_points_whose_factor_cancels_are_tried_as_a_witness(seed):
 
 
 def test_witnesses_say_what_they_prove(monkeypatch):
-    found = fm.witnesses(fm.FeatureGram([[1.0], [2.0], [-1.0]]), [0.5, 0.0, 0.5])
+    found = fm.witnesses(fm.features([[1.0], [2.0], [-1.0]], 1, normalize=None), [0.5, 0.0, 0.5])
     assert repr(found) == "Witnesses(no separator, by 2 witnesses: 0, 2)"
     found = fm.witnesses(fm.features([[0.0], [1.0]], 1, normalize=None), [0.5, 0.5])
     assert repr(found) == "Witnesses(no separator, by 1 witness: 0)"
-    G = fm.FeatureGram([[1.0], [2.0]])
+    G = fm.features([[1.0], [2.0]], 1, normalize=None)
     assert fm.witnesses(G, fm.max_margin(G)) is None
     monkeypatch.setattr(fm, "_MOST_EXACT", 1)  # more are not proved
-    found = fm.witnesses(fm.FeatureGram([[1.0], [-1.0]]), [0.5, 0.5])
+    found = fm.witnesses(fm.features([[1.0], [-1.0]], 1, normalize=None), [0.5, 0.5])
     assert repr(found).startswith("Witnesses(no margin above ") and found.upper < 1e-15
 
 

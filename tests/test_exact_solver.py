@@ -1453,7 +1453,7 @@ def test_the_gap_of_weights_is_that_of_their_certificate(seed):
     alpha = rng.uniform(size=20)
     slack = rng.uniform(0.5, 2.0, 20)
     for ridge in (np.zeros(20), slack, np.append(np.ones(19), 0.0)):
-        G = fm.FeatureGram(Z).with_ridge(ridge)
+        G = fm.features(Z, 1, normalize=None).with_ridge(ridge)
         rough = alpha / alpha.sum()
         best = fm.max_margin(G, tol=1e-12).p
         for p in (rough, best + 1e-3 * rough, best + 1e-6 * rough):
@@ -1685,7 +1685,7 @@ def test_a_row_of_zeros_is_a_strict_witness_by_itself(make):
 
 
 def test_a_row_of_zeros_that_has_a_ridge_is_no_witness():
-    G = fm.FeatureGram([[1.0, 2.0], [-1.0, -2.0], [0.0, 0.0], [3.0, 1.0]])
+    G = fm.features([[1.0, 2.0], [-1.0, -2.0], [0.0, 0.0], [3.0, 1.0]], 1, normalize=None)
     beside = fm.witnesses(G.with_ridge([0.0, 0.0, 1.0, 0.0]), [0.5, 0.5, 0.0, 0.0])
     assert beside.indices.tolist() == [0, 1]
 
