@@ -3807,7 +3807,10 @@ class _Matrix(_Store):
         self.n = len(matrix)
         self.work = 0.5 * matrix.size
         self.error = error
-        self.arrays = _MatrixArrays(self.matrix)
+
+    @property
+    def arrays(self):
+        return _MatrixArrays(_frozen(self.matrix))
 
     @property
     def squares(self):
@@ -4085,16 +4088,18 @@ class _Rows(_Store):
     precise_products = True
 
     def __init__(self, rows, origin=None):
-        self.rows = rows
+        self.rows = _frozen(rows)
         self.n, self.width = rows.shape
         self.origin = origin
         self.squares = _squares(rows)
-        self._hold()
 
-    def _hold(self):
-        self.rows = _frozen(self.rows)
-        self.work = float(self.rows.size)
-        self.arrays = _RowArrays(self.rows, self.n, self.width)
+    @property
+    def work(self):
+        return float(self.rows.size)
+
+    @property
+    def arrays(self):
+        return _RowArrays(_frozen(self.rows), self.n, self.width)
 
     def lifts(self, V):
         """Return V X, (k, width)."""
@@ -4197,14 +4202,25 @@ class _SparseRows(_Rows):
 
     kind = "sparse rows"
 
-    def _hold(self):
-        X = self.rows = self.rows.astype(np.float64, copy=False)
-        self.work = float(X.nnz)
+    def __init__(self, rows, origin=None):
+        self.rows = rows.astype(np.float64, copy=False)
+        self.n, self.width = rows.shape
+        self.origin = origin
+        self.squares = _squares(self.rows)
+        self.starts = self.rows.indptr.astype(np.int64)
+
+    @property
+    def work(self):
+        return float(self.rows.nnz)
+
+    @property
+    def arrays(self):
+        X = self.rows
         unsigned = (
             np.uint32 if X.indices.itemsize == 4 else np.uint64
         )  # negative ones would be looked for
-        arrays = X.data, X.indices.view(unsigned), X.indptr.astype(np.int64)
-        self.arrays = _SparseArrays(*map(_frozen, arrays), self.n, self.width)
+        arrays = X.data, X.indices.view(unsigned), self.starts
+        return _SparseArrays(*map(_frozen, arrays), self.n, self.width)
 
     def lifts(self, V):
         if len(V) > 1:

@@ -1673,7 +1673,7 @@ def test_points_near_zero_of_either_class_are_witnesses(make, intercept):
         lambda Z: fm.pair_gram(fm.features(Z, normalize=None), np.zeros(len(Z)), 2),
         lambda Z: fm.pair_gram(Z @ Z.T, np.zeros(len(Z)), 2),
     ],
-    ids=["rows", "sparse", "factors of 0", "matrix", "kernel matrix", "pairs", "pairs of a matrix"],
+    ids=["rows", "sparse", "matrix", "kernel matrix", "pairs", "pairs of a matrix"],
 )
 def test_a_row_of_zeros_is_a_strict_witness_by_itself(make):
     """Also beside points that prove the same together, and from weights that leave it out."""
