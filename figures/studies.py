@@ -1,6 +1,6 @@
 """Our own studies: figures beyond the three papers, drawn by `python reproduce.py NAME` as the papers' are.
 
-How a figure is written stands in reproduce.py, section Figures.
+How a figure is written stands in harness.py, section Figures.
 """
 
 import itertools
@@ -15,18 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 import fastmargin as fm
-from figures.networks import (
-    Layer,
-    adam_moves,
-    backward,
-    forward,
-    gradient,
-    image_gradients,
-    initial_weights,
-    steepest_moves,
-    without_biases,
-)
-from reproduce import (
+from figures.harness import (
     BLACK,
     BLUE,
     BOUND,
@@ -54,6 +43,17 @@ from reproduce import (
     stopwatch,
     trajectory,
     where,
+)
+from figures.networks import (
+    Layer,
+    adam_moves,
+    backward,
+    forward,
+    gradient,
+    image_gradients,
+    initial_weights,
+    steepest_moves,
+    without_biases,
 )
 
 # ======================================================================================================================
