@@ -16,6 +16,7 @@ figures/harness.py is what figures have in common: data, tables, drawing, comman
 figures/studies.py.
 """
 
+import itertools
 import math
 import sys
 from functools import partial
@@ -36,21 +37,23 @@ try:
         PURPLE,
         SKY,
         VERMILLION,
-        by_seed,
         draw_seeds,
         exponent,
         figure,
         from_here_on,
         groups,
         in_processes,
+        in_text,
         iterations,
         level,
+        look_of,
         main,
         number,
         pivot,
         plain,
         planted_margin,
         program,
+        rule,
         trajectory,
         where,
     )
@@ -85,11 +88,12 @@ def two_lines(r):
     "ramdas14:example",
     "Scaling points to length 1 divides the perceptron's bound by r⁴, and its mistakes by {factor} at r = 10",
     minutes=0.05,
+    r=10.0,
     trials=9,
     points=13,
     quick={"trials": 3, "points": 5},
 )
-def ramdas14_example(run, trials, points):
+def ramdas14_example(run, r, trials, points):
     """Data: 50 points + on one line through 0, of length r, one of them 1/r; 50 points − on another, 16° apart, of
     length 1/r. Bound: the largest squared length over the squared margin. Mistakes: until the perceptron separates.
 
@@ -97,19 +101,19 @@ def ramdas14_example(run, trials, points):
     bound is certified to 1e-9 of itself.
     """
     rng = run.rng()
-    for r in run.bar(np.geomspace(1, 10, points)):
+    for length in run.bar(np.geomspace(1, r, points)):
         orders = [rng.permutation(100) for _ in range(trials)]
-        for kind, Z in (("as they are", two_lines(r)), ("scaled to length 1", two_lines(1))):
+        for kind, Z in (("as they are", two_lines(length)), ("scaled to length 1", two_lines(1))):
             margin = fm.max_margin(fm.FeatureGram(Z), tol=1e-9).lower
             yield {
                 "points": kind,
-                "r": r,
+                "r": length,
                 "bound": (Z**2).sum(axis=1).max() / margin**2,
                 "mistakes": np.median([iterations(fm.perceptron, Z[order]) for order in orders]),
             }
 
 
-@ramdas14_example.draw
+@ramdas14_example.drawing
 def _(table, ax):
     looks = {"color": BLACK, "linestyle": "-"}, {"color": VERMILLION, "linestyle": "--"}
     for (kind, rows), look in zip(groups(table, "points"), looks, strict=True):
@@ -117,13 +121,13 @@ def _(table, ax):
         ax.loglog(rows["r"], rows["mistakes"], label=f"points {kind}: mistakes", **look)
     ax.set(xlabel="r: the points as they are have the lengths r and 1/r")
     ax.set(ylabel="mistakes of the perceptron")
-    plain(ax.xaxis, 1, 2, 5, 10)
+    plain(ax.xaxis, 1, 2, 5, 10, 20, 50, 100)
     plain(ax.yaxis)
 
 
 @ramdas14_example.numbers
 def _(table):
-    raw, scaled = where(table, r=10)["mistakes"]
+    raw, scaled = where(table, r=table["r"].max())["mistakes"]
     return {"factor": f"{raw / scaled:.0f}"}
 
 
@@ -135,36 +139,41 @@ PERCEPTRONS = {"perceptron": fm.perceptron, "NKP": fm.nkp, "SNKP": fm.snkp}
     "At a margin ρ perceptron and NKP separate in about 1/ρ² iterations, SNKP in about 1/ρ",
     minutes=0.3,
     panels=(1, 2),
+    d=10,
+    n=1000,
+    inverse_margins=(3.0, 600.0),
+    margin=0.02,
+    sizes=(10, 10_000),
     trials=5,
     points=14,
-    quick={"trials": 1, "points": 4},
+    quick={"inverse_margins": (3.0, 10.0), "sizes": (10, 40), "trials": 1, "points": 4},
 )
-def ramdas14_theorem1(run, trials, points):
-    """Data: random points of length 1 in 10 dimensions, whose largest margin is ρ. NKP: the normalised kernel
+def ramdas14_theorem1(run, d, n, inverse_margins, margin, sizes, trials, points):
+    """Data: random points of length 1 in {d} dimensions, whose largest margin is ρ. NKP: the normalised kernel
     perceptron, which steps by one point, as the perceptron does. SNKP: smoothed, by all points.
 
     Linear kernel, medians of {trials} draws, seed {seed}. An iteration is one column of G for the perceptron and NKP,
     and a product with G, n columns, for SNKP.
     """
     rng = run.rng()
-    inverse = np.geomspace(3, 600, 14)[:points]
-    sizes = np.geomspace(10, 10_000, 13)[:points].astype(int)
-    for panel, x, n, rho in (
-        ("n = 1,000 points", inverse, np.full(len(inverse), 1000), 1 / inverse),
-        ("margin ρ = 0.02", sizes, sizes, np.full(len(sizes), 0.02)),
+    inverse = np.geomspace(*inverse_margins, points)
+    many = np.geomspace(*sizes, points - 1).astype(int)
+    for panel, x, count, rho in (
+        (f"n = {n:,} points", inverse, np.full(len(inverse), n), 1 / inverse),
+        (f"margin ρ = {margin:g}", many, many, np.full(len(many), margin)),
     ):
-        counts = []
+        medians = []
         for k in run.bar(range(len(x)), panel):
-            draws = [planted_margin(n[k], 10, rho[k], rng) for _ in range(trials)]
+            draws = [planted_margin(count[k], d, rho[k], rng) for _ in range(trials)]
             found = [[iterations(method, Z) for Z in draws] for method in PERCEPTRONS.values()]
-            counts.append(np.median(found, axis=1))
-        bounds = {"NKP": rho**-2, "SNKP": np.sqrt(8 * np.log(n)) / rho}
-        for method, count in zip(PERCEPTRONS, np.transpose(counts), strict=True):
+            medians.append(np.median(found, axis=1))
+        bounds = {"NKP": rho**-2, "SNKP": np.sqrt(8 * np.log(count)) / rho}
+        for method, median in zip(PERCEPTRONS, np.transpose(medians), strict=True):
             bound = bounds.get(method, math.nan)
-            yield {"panel": panel, "method": method, "x": x, "iterations": count, "bound": bound}
+            yield {"panel": panel, "method": method, "x": x, "iterations": median, "bound": bound}
 
 
-@ramdas14_theorem1.draw
+@ramdas14_theorem1.drawing
 def _(table, by_margin, by_points):
     proved = {"NKP": "proved for NKP: 1/ρ²", "SNKP": "proved for SNKP: √(8 ln n)/ρ"}
     axes = (by_margin, by_points)
@@ -178,7 +187,7 @@ def _(table, by_margin, by_points):
         plain(ax.yaxis)
     by_margin.set_xlabel("1/ρ: the smaller the margin, the farther right")
     by_points.set_xlabel("number of points n")
-    plain(by_margin.xaxis, 3, 10, 30, 100, 300)
+    plain(by_margin.xaxis, 3, 10, 30, 100, 300, 1000, 3000)
     plain(by_points.xaxis)
 
 
@@ -196,17 +205,14 @@ def planted_inradius(n, d, thinnest, rng):
     return Z / scale, 0.5 / np.linalg.norm(1 / a) / scale
 
 
-CERTIFIERS = {
-    "von Neumann": fm.von_neumann,
-    "ISNKPVN": fm.isnkpvn,
-    "SNKP": fm.snkp,
-    "subspace perceptron": partial(fm.subspace_perceptron, stop="separated"),
-}
-CERTIFIER_LABELS = {
-    "von Neumann": "von Neumann (no bound drawn)",
-    "ISNKPVN": "ISNKPVN, a smoothed perceptron",
-    "SNKP": "SNKP, a smoothed perceptron",
-    "subspace perceptron": "subspace perceptron: steps in the span of its products",
+CERTIFIERS = {  # and what the legend says of each
+    "von Neumann": (fm.von_neumann, " (no bound drawn)"),
+    "ISNKPVN": (fm.isnkpvn, ", a smoothed perceptron"),
+    "SNKP": (fm.snkp, ", a smoothed perceptron"),
+    "subspace perceptron": (
+        partial(fm.subspace_perceptron, stop="separated"),
+        ": steps in the span of its products",
+    ),
 }
 
 
@@ -215,28 +221,32 @@ CERTIFIER_LABELS = {
     "Without a separator certificates come within the proved number of iterations",
     minutes=0.5,
     panels=(1, 2),
+    n=200,
+    d=40,
+    thinnest=(1e-3, 0.1),
+    eps=(1e-2, 1e-6),
     trials=5,
     points=17,
-    quick={"trials": 1, "points": 5},
+    quick={"eps": (1e-2, 1e-3), "trials": 1, "points": 5},
 )
-def ramdas14_theorem4(run, trials, points):
-    """Data: 200 points in 40 dimensions; the hull of all y·x holds a ball of radius |ρ| around 0. Certificate to ε: no
-    margin is ε or more. An iteration: the 200 × 200 kernel matrix times a vector, von Neumann's: a column of it.
+def ramdas14_theorem4(run, n, d, thinnest, eps, trials, points):
+    """Data: {n} points in {d} dimensions; the hull of all y·x holds a ball of radius |ρ| around 0. Certificate to ε: no
+    margin is ε or more. An iteration: the {n} × {n} kernel matrix times a vector, von Neumann's: a column of it.
 
     Linear kernel, medians of {trials} draws, seed {seed}. ISNKPVN: with restarts and the ℓ2 prox. Proved: Theorem 4 for
     ISNKPVN; √(8 ln n)/ε for SNKP; that of the subspace perceptron is ours.
     """
     rng = run.rng()
-    eps = np.geomspace(1e-2, 1e-6, 17)[:points]
-    for hull, thinnest in (("a thin hull", 1e-3), ("a thicker hull", 0.1)):
-        draws = [planted_inradius(200, 40, thinnest, rng) for _ in range(trials)]
+    eps = np.geomspace(*eps, points)
+    for hull, axis in zip(("a thin hull", "a thicker hull"), thinnest, strict=True):
+        draws = [planted_inradius(n, d, axis, rng) for _ in range(trials)]
         rho = np.median([radius for _, radius in draws])
         bounds = {
-            "ISNKPVN": 2 * math.sqrt(8 * 200) * np.fmin(1 / eps, 1 / rho) * (np.log2(1 / eps) + 1),
-            "SNKP": math.sqrt(8 * math.log(200)) / eps,
-            "subspace perceptron": (1.05 * (2 * math.log(2 * 200) - 0.75) / eps) ** (2 / 3),
+            "ISNKPVN": 2 * math.sqrt(8 * n) * np.fmin(1 / eps, 1 / rho) * (np.log2(1 / eps) + 1),
+            "SNKP": math.sqrt(8 * math.log(n)) / eps,
+            "subspace perceptron": (1.05 * (2 * math.log(2 * n) - 0.75) / eps) ** (2 / 3),
         }
-        for method, algorithm in run.bar(CERTIFIERS.items(), hull):
+        for method, (algorithm, _) in run.bar(CERTIFIERS.items(), hull):
             counts = [[iterations(algorithm, Z, eps=least) for least in eps] for Z, _ in draws]
             yield {
                 "hull": hull,
@@ -248,17 +258,17 @@ def ramdas14_theorem4(run, trials, points):
             }
 
 
-@ramdas14_theorem4.draw
+@ramdas14_theorem4.drawing
 def _(table, *axes):
     for ax, (hull, part) in zip(axes, groups(table, "hull"), strict=True):
         for method, rows in groups(part, "method"):
-            label = CERTIFIER_LABELS.get(method, method)
+            label = method + CERTIFIERS[method][1]
             ax.loglog(1 / rows["eps"], rows["iterations"], label=label, **LOOKS[method])
             if rows["bound"][0] > 0:
                 label = f"proved for {method}"
                 ax.loglog(1 / rows["eps"], rows["bound"], label=label, **LOOKS[method] | BOUND)
         inverse = 1 / part["rho"][0]
-        ax.axvline(inverse, color=GREY, label="ε = |ρ|", linestyle="-", linewidth=1.2)
+        rule(ax, x=inverse, label="ε = |ρ|")
         ax.set(title=f"{hull}: |ρ| = 1/{inverse:,.0f}", ylim=(2, 2e7))
         ax.set(xlabel="1/ε: the finer the certificate", ylabel="iterations to a certificate")
 
@@ -267,12 +277,15 @@ def _(table, *axes):
 # ji21
 # ======================================================================================================================
 
-JI21_METHODS = {
-    "gradient descent": fm.gradient_descent,
-    "normalised GD": fm.normalized_gradient_descent,
-    "batch perceptron": fm.batch_perceptron,
-    "momentum": fm.momentum,
-}
+
+def ji21_methods(step):
+    """Return {method: algorithm}; the step is that of both gradient descents, in units of 1/(longest point)²."""
+    return {
+        "gradient descent": partial(fm.gradient_descent, step=step),
+        "normalised GD": partial(fm.normalized_gradient_descent, step=step),
+        "batch perceptron": fm.batch_perceptron,
+        "momentum": fm.momentum,
+    }
 
 
 @figure(
@@ -281,21 +294,23 @@ JI21_METHODS = {
     minutes=2,
     data="mnist",
     panels=(1, 2),
+    takes_points=True,
+    digits=(0, 1),
     steps=10_000,
+    step=1.0,
     quick={"steps": 300},
 )
-def ji21_fig1(run, steps):
-    """Data: {n:,} images of the digits 0 and 1 of MNIST, linear kernel. GD: gradient descent. Gap: 1 − margin / largest
-    margin. Product: the n × n kernel matrix times a vector, one an iteration; the batch perceptron needs 1/n product.
+def ji21_fig1(run, digits, steps, step):
+    """Data: {data}, linear kernel. GD: gradient descent. Gap: 1 − margin / largest margin. Product: the n × n kernel
+    matrix times a vector, one an iteration; the batch perceptron needs 1/n product.
 
-    Images scaled to length 1 at most; {steps:,} iterations, no randomness. The slope is fitted to the last 29/30 of
-    them.
+    {Item}s scaled to length 1 at most; {steps:,} iterations, no randomness. [[The slope is fitted to the last 29/30 of
+    them.]]
     """
-    X, y, *_ = run.mnist(0, 1)
-    run.facts["n"] = len(y)
+    X, y, *_ = run.two_classes(*digits, tests=False)
     G = fm.features(X, y, normalize="max")
     best = fm.max_margin(G, tol=1e-9).lower
-    for method, algorithm in run.bar(JI21_METHODS.items()):
+    for method, algorithm in run.bar(ji21_methods(step).items()):
         trace = trajectory(algorithm, G, steps).trace
         t = trace["iteration"]
         bound = 4 * (1 + math.log(len(y))) * (1 + 2 * np.log(t + 1)) / (best * (t + 1.0) ** 2)
@@ -309,19 +324,23 @@ def ji21_fig1(run, steps):
         }
 
 
-@ji21_fig1.draw
+@ji21_fig1.drawing
 def _(table, by_iterations, by_work):
+    separable = table["largest"][0] > 0  # digits of one's own may not be
     for method, rows in groups(table, "method"):
-        gap = 1 - rows["margin"] / rows["largest"]
+        gap = 1 - rows["margin"] / rows["largest"] if separable else -rows["margin"]
         by_iterations.loglog(rows["t"], gap, label=method, **LOOKS[method])
         by_work.loglog(rows["products"], gap, **LOOKS[method])
-    proved = rows["bound"] / rows["largest"]
-    label = "proved for momentum: Ji et al. 2021, Theorem 3.1"
-    by_iterations.loglog(rows["t"], proved, label=label, **LOOKS["momentum"] | BOUND)
-    by_iterations.set(xlabel="iterations t", ylabel="relative gap", ylim=(1e-5, 100))
-    by_work.set(xlabel="products with the kernel matrix", ylim=(1e-5, 100))
-    level(by_iterations, 1, "below: separated", above=False)
-    level(by_work, 1, "")
+    by_iterations.set(xlabel="iterations t", ylabel="−margin, as no plane separates")
+    by_work.set(xlabel="products with the kernel matrix")
+    if separable:
+        proved = rows["bound"] / rows["largest"]
+        label = "proved for momentum: Ji et al. 2021, Theorem 3.1"
+        by_iterations.loglog(rows["t"], proved, label=label, **LOOKS["momentum"] | BOUND)
+        by_iterations.set(ylabel="relative gap", ylim=(1e-5, 100))
+        by_work.set(ylim=(1e-5, 100))
+        level(by_iterations, 1, "below: separated", above=False)
+        level(by_work, 1, "")
     plain(by_iterations.xaxis)
     plain(by_work.xaxis)
 
@@ -340,21 +359,22 @@ def _(table):
     minutes=3,
     data="mnist",
     panels=(1, 2),
+    takes_points=True,
+    digits=(3, 5),
     steps=10_000,
+    step=1.0,
     quick={"steps": 300},
 )
-def ji21_fig2(run, steps):
-    """Data: {n:,} images of the digits 3 and 5 of MNIST, which no plane separates, and {tests:,} test images; linear
-    kernel. Margin: of the worst image, below 0 on the wrong side. Band: momentum certifies that the largest margin lies
-    here.
+def ji21_fig2(run, digits, steps, step):
+    """Data: {data}[[, which no plane separates]], and {tests:,} test {item}s; linear kernel. Margin: of the worst
+    {item}, below 0 on the wrong side. Band: momentum certifies that the largest margin lies here.
 
-    Images scaled to length 1 at most; {steps:,} iterations, no randomness. GD: gradient descent. An iteration is a
+    {Item}s scaled to length 1 at most; {steps:,} iterations, no randomness. GD: gradient descent. An iteration is a
     product with the kernel matrix, but for the batch perceptron one column.
     """
-    X, y, X_test, y_test = run.mnist(3, 5)
-    run.facts |= {"n": len(y), "tests": len(y_test)}
+    X, y, X_test, y_test = run.two_classes(*digits)
     G = fm.features(X, y, normalize="max")
-    for method, algorithm in run.bar(JI21_METHODS.items()):
+    for method, algorithm in run.bar(ji21_methods(step).items()):
         found = trajectory(algorithm, G, steps)
         wrong = found.iterates @ G.coordinates() @ X_test.T * y_test <= 0
         yield {
@@ -366,7 +386,7 @@ def ji21_fig2(run, steps):
         }
 
 
-@ji21_fig2.draw
+@ji21_fig2.drawing
 def _(table, margins, errors):
     for method, rows in groups(table, "method"):
         margins.semilogx(rows["t"], rows["margin"], label=method, **LOOKS[method])
@@ -429,10 +449,10 @@ def tangent_gram(W, X, scaling):
     return K
 
 
-def sampling_rows(job, steps, scaling, X, y, X_test, y_test):
+def sampling_rows(job, width, steps, scaling, X, y, X_test, y_test):
     """Return the rows of a method, job = (name, seed), on the tangent kernel of a random network."""
     method, seed = job
-    W = np.random.default_rng(seed).normal(size=(128, X.shape[1]))
+    W = np.random.default_rng(seed).normal(size=(width, X.shape[1]))
     G = fm.pair_gram(tangent_gram(W, X, scaling), y, 10)
     sampling = partial(fm.adaptive_sampling, seed=seed)
     small_step = math.sqrt(math.log(9 * len(y)) / steps)
@@ -469,17 +489,19 @@ def sampling_rows(job, steps, scaling, X, y, X_test, y_test):
     data="mnist",
     panels=(1, 2),
     height=3.4,
+    width=128,
     images=10_000,
     seeds=3,
     steps=2**15,
     scaling="max",
     quick={"images": 1000, "seeds": 1, "steps": 2**8},
+    sample={"images": 2000, "seeds": 1, "steps": 2**13},
 )
-def ji21_fig3(run, images, seeds, steps, scaling):
+def ji21_fig3(run, width, images, seeds, steps, scaling):
     """Data: {n:,} images of MNIST, ten digits; tangent kernel of a random ReLU network. {lines}. Margin: of the worst
     pair of an image and a wrong digit, as a share of the least certified upper bound.
 
-    Network of width 128, features scaled to length 1 at most; scaling=unit: to length 1. {pairs:,} pairs, {tests:,}
+    Network of width {width}, features scaled to length 1 at most; scaling=unit: to length 1. {pairs:,} pairs, {tests:,}
     test images. An iteration is a column of the kernel matrix. Weights and samples by seed, from {seed} on; sampling
     without momentum by the first alone, with step 1 and with Theorem 4.1's, √(ln(pairs)/{steps:,}). Up to 20,000 images
     the bound is that of 64 products of the subspace perceptron. All images, the paper's size: images=60000 seeds=1.
@@ -493,11 +515,11 @@ def ji21_fig3(run, images, seeds, steps, scaling):
     if len(y) <= STORED:
         jobs += [(EXACT, seed) for seed in range(run.seed, run.seed + seeds)]
     data = (X.astype(np.float32), y, X_test, y_test)
-    for row in in_processes(run, sampling_rows, jobs, steps, scaling, *data):
+    for row in in_processes(run, sampling_rows, jobs, width, steps, scaling, *data):
         yield row | {"images": len(y)}
 
 
-@ji21_fig3.draw
+@ji21_fig3.drawing
 def _(table, margins, errors):
     most = {seed: rows["upper"].min() for seed, rows in groups(table, "seed")}
     table["share"] = table["margin"] / [most[seed] for seed in table["seed"]]
@@ -538,12 +560,12 @@ FIG4_NETWORKS = {
 }
 
 
-def kernel_rows(job, steps, epochs, X, y, X_test, y_test):
+def kernel_rows(job, steps, epochs, step, batch, X, y, X_test, y_test):
     """Train a network, job = (network, seed), and return the rows of its tangent kernels."""
     network, seed = job
     layers = FIG4_NETWORKS[network]
     rows = []
-    for epoch, weights in networks.train(layers, X, y, epochs, seed).items():
+    for epoch, weights in networks.train(layers, X, y, epochs, seed, step, batch).items():
         K, outputs = networks.tangent_kernel(layers, weights, X, X)
         cross, test_outputs = networks.tangent_kernel(layers, weights, X_test, X)
         lengths = np.sqrt(K.diagonal().astype(float))
@@ -585,20 +607,22 @@ def kernel_rows(job, steps, epochs, X, y, X_test, y_test):
     images=128,
     tests=10_000,
     seeds=12,
-    epochs=(0, 64, 256, 1024),
+    epochs=[0, 64, 256, 1024],
+    step=0.1,
+    batch=16,
     steps=2**15,
-    quick={"tests": 500, "seeds": 2, "epochs": (0, 8), "steps": 2**13},
+    quick={"tests": 500, "seeds": 2, "epochs": [0, 8], "steps": 2**13},
 )
-def ji21_fig4(run, images, tests, seeds, epochs, steps):
+def ji21_fig4(run, images, tests, seeds, epochs, step, batch, steps):
     """Data: CIFAR-10, {images} training and {tests:,} test images, ten classes. Networks: small AlexNets. Tangent
     kernel: of the gradients of a network's outputs; its error: of the predictor with its largest margin. Middle:
     medians, ranges.
 
     AlexNet with a quarter of its channels and dense layers of 512 units, at first uniform in ±1/√(fan-in), with biases
-    for {seeds} seeds, without for half of them; SGD, step 0.1, batches of 16. The seed, from {seed} on, decides
-    weights, batches and samples. Colours standardised, features of length 1, {pairs:,} pairs; largest margins known to
-    1e-6. Left: sampling with momentum on its way to the largest margin, for the network whose kernel gains most; level:
-    this network, trained. Standard errors are paired by test image.
+    for {seeds} seeds, without for half of them; SGD, step {step:g}, batches of {batch}. The seed, from {seed} on,
+    decides weights, batches and samples. Colours standardised, features of length 1, {pairs:,} pairs; largest margins
+    known to 1e-6. Left: sampling with momentum on its way to the largest margin, for the network whose kernel gains
+    most; level: this network, trained. Standard errors are paired by test image.
     """
     X, y, X_test, y_test = run.cifar10()
     X, y, X_test, y_test = X[:images], y[:images], X_test[:tests], y_test[:tests]
@@ -606,20 +630,21 @@ def ji21_fig4(run, images, tests, seeds, epochs, steps):
     mean = X.mean(axis=(0, 1, 2))
     deviation = X.std(axis=(0, 1, 2))
     X, X_test = (((x - mean) / deviation).astype(np.float32) for x in (X, X_test))
+    data = (X, y, X_test, y_test)
     jobs = [("with biases", run.seed + k) for k in range(seeds)]
     jobs += [("without biases", run.seed + k) for k in range((seeds + 1) // 2)]
-    for rows in in_processes(run, kernel_rows, jobs, steps, epochs, X, y, X_test, y_test):
+    for rows in in_processes(run, kernel_rows, jobs, steps, epochs, step, batch, *data):
         yield from rows
 
 
-@ji21_fig4.draw
+@ji21_fig4.drawing
 def _(table, walks, medians, gains):
     ends = where(table, t=table["t"].max())  # a line for each kernel
     trained = where(ends, epoch=ends["epoch"].max())
     with_biases = where(trained, network="with biases")
     most = with_biases["change"].argmin()
     best = where(table, network="with biases", seed=with_biases["seed"][most])
-    looks = zip((BLACK, "0.55", SKY, BLUE), ("-", "--", "-.", ":"), strict=True)
+    looks = itertools.cycle(zip((BLACK, "0.55", SKY, BLUE), ("-", "--", "-.", ":"), strict=True))
     for (epoch, rows), (color, dash) in zip(groups(best, "epoch"), looks, strict=False):
         label = f"kernel after {epoch:,.0f} epochs"
         look = {"color": color, "linestyle": dash}
@@ -637,9 +662,8 @@ def _(table, walks, medians, gains):
         ("network_error", "the networks themselves", of_network),
         ("kernel_error", "their kernels' largest margins", LOOKS["max_margin"]),
     ):
-        low, middle, high = np.percentile(100 * by_seed(part, name), (0, 50, 100), axis=0)
-        medians.plot(places, middle, marker="o", label=label, **look)
-        medians.fill_between(places, low, high, color=look["color"], alpha=0.15, linewidth=0)
+        rows = {"seed": part["seed"], "t": np.searchsorted(epochs, part["epoch"])}
+        draw_seeds(medians, rows | {name: 100 * part[name]}, name, label, marker="o", **look)
     medians.set_xticks(places, [f"{epoch:,.0f}" for epoch in epochs])
     medians.set(
         title=f"{len(with_biases['seed'])} networks with biases", xlabel="epochs of training"
@@ -653,7 +677,7 @@ def _(table, walks, medians, gains):
     change, error = (100 * trained[name][order] for name in ("change", "change_error"))
     look = {"color": GREEN, "linestyle": "none", "marker": "o", "markersize": 4, "capsize": 2}
     gains.errorbar(change, -np.arange(len(order)), xerr=2 * error, elinewidth=1, **look)
-    gains.axvline(0, color=GREY, linestyle="-", linewidth=1.2)
+    rule(gains, x=0)
     gains.set(title=f"all {len(order)}, also without biases", yticks=[])
     gains.set(
         ylabel="networks", xlabel="change of the kernel's error\nin points, ± 2 standard errors"
@@ -687,28 +711,45 @@ def apidopoulos22_fig1(run):
     yield {"loss": "hinge loss: max(0, 1 − m)", "m": m, "value": np.maximum(0.0, 1.0 - m)}
 
 
-@apidopoulos22_fig1.draw
+@apidopoulos22_fig1.drawing
 def _(table, ax):
     for loss, rows in groups(table, "loss"):
         ax.plot(rows["m"], rows["value"], label=loss)
     ax.set(xlabel="margin m of a point", ylabel="loss", xlim=(-2.5, 2.5), ylim=(-0.2, 6))
 
 
-def toy_runs(run, steps):
+SCHEDULES = {  # how they are written
+    "1/t": "{}/t",
+    "1/log(1+t)": "{}/log(1+t)",
+    "1/sqrt(t)": "{}/√t",
+    "1/t^2": "{}/t²",
+    "2^-t": "{}/2ᵗ",
+}
+
+
+def penalty(lam, lam0):
+    """Write the penalty λ₀ λ(t), for λ₀ a number or a sign."""
+    if lam not in SCHEDULES:
+        raise ValueError(f"lam must be one of {', '.join(SCHEDULES)}, got {lam}")
+    return SCHEDULES[lam].format(lam0 if isinstance(lam0, str) else in_text(lam0))
+
+
+def toy_runs(run, lam, lam0, accel, spread, steps):
     """Return the 80 signed points of Figures 2 and 3 and {method: its weights w_t for t = 1, .., steps}.
 
     The coordinates of the support vectors, which are the first two points of each class, add up to 2, those of the
     other points to 2.2 or more: the weights of the largest margin are (1/2, 1/2).
     """
     support = np.array([[0.5, 1.5], [1.5, 0.5]])
-    far = run.rng().normal((2.0, 2.0), 0.45, size=(100, 2))
+    run.facts["fading"] = penalty(lam, lam0)
+    far = run.rng().normal((2.0, 2.0), spread, size=(100, 2))
     far = far[far.sum(axis=1) > 2.2][:76]
     Z = np.vstack((support, far[:38], support, far[38:]))
     methods = {"diagonal descent": fm.diagonal_descent}
-    for accel in (10, 30, 50):
-        method = partial(fm.inertial_diagonal_descent, accel=accel)
-        methods[f"inertial descent, α = {accel}"] = method
-    options = {"lam": "1/t", "lam0": 4.0, "step": 1 / np.linalg.norm(Z, 2) ** 2}
+    for alpha in accel:
+        method = partial(fm.inertial_diagonal_descent, accel=alpha)
+        methods[f"inertial descent, α = {alpha:g}"] = method
+    options = {"lam": lam, "lam0": lam0, "step": 1 / np.linalg.norm(Z, 2) ** 2}
     paths = {}
     for name, method in methods.items():
         # So many looks a decade are at every iteration.
@@ -716,7 +757,14 @@ def toy_runs(run, steps):
     return Z, paths
 
 
-TOY = {"steps": 1000, "quick": {"steps": 200}}
+TOY = {
+    "lam": "1/t",
+    "lam0": 4.0,
+    "accel": [10.0, 30.0, 50.0],
+    "spread": 0.45,
+    "steps": 1000,
+    "quick": {"steps": 200},
+}
 
 
 @figure(
@@ -726,14 +774,14 @@ TOY = {"steps": 1000, "quick": {"steps": 200}}
     height=4.6,
     **TOY,
 )
-def apidopoulos22_fig2(run, steps):
+def apidopoulos22_fig2(run, **sizes):
     """Data: 80 points in the plane, in two classes. Line of a method: where its classifier changes its answer, after
-    {steps:,} steps. The lines coincide; to be seen they are drawn from broad to narrow.
+    {steps:,} steps. [[The lines coincide; to be seen they are drawn from broad to narrow.]]
 
-    Two support vectors a class, ±(1/2, 3/2) and ±(3/2, 1/2), other points of N(±(2, 2), standard deviation 0.45), seed
-    {seed}. Linear kernel, penalty λₜ = 4/t, steps of 1/‖Z‖² for the signed points Z.
+    Two support vectors a class, ±(1/2, 3/2) and ±(3/2, 1/2), other points of N(±(2, 2), standard deviation {spread:g}),
+    seed {seed}. Linear kernel, penalty λₜ = {fading}, steps of 1/‖Z‖² for the signed points Z.
     """
-    Z, paths = toy_runs(run, steps)
+    Z, paths = toy_runs(run, **sizes)
     support = Z[:2]
     kinds = {
         "class +1": Z[:40],
@@ -745,12 +793,13 @@ def apidopoulos22_fig2(run, steps):
         yield {"kind": kind, "a": points[:, 0], "b": points[:, 1]}
 
 
-@apidopoulos22_fig2.draw
+@apidopoulos22_fig2.drawing
 def _(table, ax):
     (above, up), (below, down), (nearest, support), *lines = groups(table, "kind")
-    for width, (method, w) in zip((8, 5, 2.5, 0.8), lines, strict=True):
+    for k, (method, w) in enumerate(lines):
         slope = -w["a"][0] / w["b"][0]
-        look = {"color": LOOKS[method]["color"], "linestyle": "-", "linewidth": width}
+        width = (8, 5, 2.5, 0.8)[min(k, 3)]
+        look = {"color": look_of(method, k)["color"], "linestyle": "-", "linewidth": width}
         ax.axline((0, 0), slope=slope, label=method, **look)
     look = {"color": GREY, "linestyle": "--", "linewidth": 1}
     for point in zip(support["a"], support["b"], strict=True):
@@ -779,16 +828,16 @@ def _(table):
     noise=3e-14,  # The gaps are differences of numbers near √2, which rounding may move by 1e-14.
     **TOY,
 )
-def apidopoulos22_fig3(run, steps):
+def apidopoulos22_fig3(run, steps, **sizes):
     """Data: 80 points in the plane, in two classes that a line separates. Both descents step on hinge loss plus a ridge
     penalty that fades; α damps inertia. Margins swing: drawn is the largest gap from t on.
 
-    As Figure 2: support vectors ±(1/2, 3/2) and ±(3/2, 1/2), other points of N(±(2, 2), standard deviation 0.45), seed
-    {seed}; linear kernel, penalty λₜ = 4/t, steps of γ = 1/‖Z‖² for the signed points Z. Predicted: 1 − γμ a step,
-    where μ is the least eigenvalue, but for 0, of the support vectors' kernel matrix; the line goes through the last
-    gap.
+    As Figure 2: support vectors ±(1/2, 3/2) and ±(3/2, 1/2), other points of N(±(2, 2), standard deviation {spread:g}),
+    seed {seed}; linear kernel, penalty λₜ = {fading}, steps of γ = 1/‖Z‖² for the signed points Z. Predicted: 1 − γμ a
+    step, where μ is the least eigenvalue, but for 0, of the support vectors' kernel matrix; the line goes through the
+    last gap.
     """
-    Z, paths = toy_runs(run, steps)
+    Z, paths = toy_runs(run, steps=steps, **sizes)
     t = np.arange(1, steps + 1)
     # Of the kernel matrix of the four support vectors the eigenvalues are 8, 2, 0 and 0.
     rate = 1 - 2 / np.linalg.norm(Z, 2) ** 2
@@ -799,10 +848,11 @@ def apidopoulos22_fig3(run, steps):
         yield {"method": method, "t": t, "margin_gap": gap, "predicted": predicted}
 
 
-@apidopoulos22_fig3.draw
+@apidopoulos22_fig3.drawing
 def _(table, ax):
-    for method, rows in groups(table, "method"):
-        ax.semilogy(rows["t"], from_here_on(rows["margin_gap"]), label=method, **LOOKS[method])
+    for k, (method, rows) in enumerate(groups(table, "method")):
+        look = look_of(method, k)
+        ax.semilogy(rows["t"], from_here_on(rows["margin_gap"]), label=method, **look)
     rows = where(table, method="diagonal descent")
     factor = rows["predicted"][1] / rows["predicted"][0]
     label = f"predicted for diagonal descent: a factor {factor:.4f} a step"
@@ -818,12 +868,13 @@ def with_flips(y, share, rng):
     return noisy
 
 
-def noisy_problem(rng, flipped):
+def noisy_problem(rng, flipped, points, spread, sigma2):
     """Draw points, half for training, with a share of labels flipped: G, its max_margin, test points and labels."""
-    y = np.tile(np.repeat([-1, 1], 300), 2)
-    X = y[:, None] * 0.5 + rng.normal(scale=0.4, size=(len(y), 2))
-    G = fm.gram(X[:600], with_flips(y[:600], flipped, rng), sigma2=0.15**2)
-    return G, fm.max_margin(G, tol=1e-9), X[600:], y[600:]
+    y = np.tile(np.repeat([-1, 1], points), 2)
+    X = y[:, None] * 0.5 + rng.normal(scale=spread, size=(len(y), 2))
+    n = 2 * points
+    G = fm.gram(X[:n], with_flips(y[:n], flipped, rng), sigma2=sigma2)
+    return G, fm.max_margin(G, tol=1e-9), X[n:], y[n:]
 
 
 def outcome(trace, alphas, G, X_test, y_test):
@@ -832,16 +883,18 @@ def outcome(trace, alphas, G, X_test, y_test):
     return trace["iteration"], trace["lower"], np.mean(wrong, axis=1)
 
 
-def noisy_rows(run, penalties, draws, steps):
+def noisy_rows(run, penalties, shares, draws, steps, accel, points, spread, sigma2):
     """Yield the medians over draws of diagonal and inertial descent for each {label: (lam, lam0)}."""
+    run.facts["sigma"] = f"{math.sqrt(sigma2):g}"
     methods = {
         "diagonal descent": fm.diagonal_descent,
-        "inertial descent": partial(fm.inertial_diagonal_descent, accel=3.0),
+        "inertial descent": partial(fm.inertial_diagonal_descent, accel=accel),
     }
-    for flipped in run.bar((0.0, 0.1, 0.2)):
+    for flipped in run.bar(shares):
         problems = []
         for draw in range(draws):
-            problems.append(noisy_problem(np.random.default_rng((run.seed, draw)), flipped))
+            rng = np.random.default_rng((run.seed, draw))
+            problems.append(noisy_problem(rng, flipped, points, spread, sigma2))
         for method, algorithm in methods.items():
             found = {label: [] for label in (*penalties, EXACT)}
             for G, best, *test in problems:
@@ -865,6 +918,11 @@ NOISY = {
     "minutes": 3,
     "panels": (4, 2),
     "height": 2.1,
+    "accel": 3.0,
+    "points": 300,
+    "spread": 0.4,
+    "sigma2": 0.15**2,
+    "shares": (0.0, 0.1, 0.2),
     "draws": 20,
     "steps": 2000,
     "quick": {"draws": 2, "steps": 100},
@@ -874,47 +932,46 @@ NOISY = {
 @figure(
     "apidopoulos22:fig4",
     "With wrong labels a strong penalty errs less than weak ones, yet none of them errs less than the first step",
+    lam="1/t",
+    lam0=[100.0, 10.0, 1.0, 0.01],
     **NOISY,
 )
-def apidopoulos22_fig4(run, draws, steps):
-    """Data: two Gaussian clouds of 300 points for training and for testing, Gaussian kernel; medians of {draws} draws.
-    Step t of both descents is on hinge loss + λ₀/t times a ridge penalty. For diagonal descent the curves of λ₀ ≤ 10
-    coincide.
+def apidopoulos22_fig4(run, lam, lam0, **sizes):
+    """Data: two Gaussian clouds of {points} points for training and for testing, Gaussian kernel; medians of {draws}
+    draws. Step t of both descents is on hinge loss + {fading} times a ridge penalty. [[For diagonal descent the curves
+    of λ₀ ≤ 10 coincide.]]
 
-    Clouds N(±(1/2, 1/2), standard deviation 0.4), σ = 0.15, α = 3, {steps:,} steps, seed {seed}. Test labels are all
-    right. Margin: label × score of the worst training point, the score's weights of length 1. Maximum margin: the exact
-    separator.
+    Clouds N(±(1/2, 1/2), standard deviation {spread:g}), σ = {sigma}, α = {accel:g}, {steps:,} steps, seed {seed}. Test
+    labels are all right. Margin: label × score of the worst training point, the score's weights of length 1. Maximum
+    margin: the exact separator.
     """
-    penalties = {f"λ₀ = {lam0:g}": ("1/t", lam0) for lam0 in (100, 10, 1, 0.01)}
-    yield from noisy_rows(run, penalties, draws, steps)
+    run.facts["fading"] = penalty(lam, "λ₀")
+    penalties = {f"λ₀ = {in_text(value)}": (lam, value) for value in lam0}
+    yield from noisy_rows(run, penalties, **sizes)
 
 
 @figure(
     "apidopoulos22:fig5",
     "With wrong labels slow decay of the penalty errs least; fast decay gains inertial descent margin, which "
     "Apidopoulos et al. deny",
+    lam=["1/log(1+t)", "1/sqrt(t)", "1/t", "1/t^2", "2^-t"],
+    lam0=8.0,
     **NOISY,
 )
-def apidopoulos22_fig5(run, draws, steps):
-    """Data: two Gaussian clouds of 300 points for training and for testing, Gaussian kernel; medians of {draws} draws.
-    Step t of both descents is on hinge loss + λₜ times a ridge penalty. Coinciding: 8/t² and 8/2ᵗ, on the left also
-    8/t.
+def apidopoulos22_fig5(run, lam, lam0, **sizes):
+    """Data: two Gaussian clouds of {points} points for training and for testing, Gaussian kernel; medians of {draws}
+    draws. Step t of both descents is on hinge loss + λₜ times a ridge penalty. [[Coinciding: 8/t² and 8/2ᵗ, on the left
+    also 8/t.]]
 
-    As Figure 4: clouds N(±(1/2, 1/2), standard deviation 0.4), σ = 0.15, α = 3, {steps:,} steps, seed {seed}. Test
-    labels are all right.
+    As Figure 4: clouds N(±(1/2, 1/2), standard deviation {spread:g}), σ = {sigma}, α = {accel:g}, {steps:,} steps, seed
+    {seed}. Test labels are all right.
     """
-    penalties = {
-        "λₜ = 8/log(1+t)": ("1/log(1+t)", 8.0),
-        "λₜ = 8/√t": ("1/sqrt(t)", 8.0),
-        "λₜ = 8/t": ("1/t", 8.0),
-        "λₜ = 8/t²": ("1/t^2", 8.0),
-        "λₜ = 8/2ᵗ": ("2^-t", 8.0),
-    }
-    yield from noisy_rows(run, penalties, draws, steps)
+    penalties = {f"λₜ = {penalty(schedule, lam0)}": (schedule, lam0) for schedule in lam}
+    yield from noisy_rows(run, penalties, **sizes)
 
 
-@apidopoulos22_fig4.draw
-@apidopoulos22_fig5.draw
+@apidopoulos22_fig4.drawing
+@apidopoulos22_fig5.drawing
 def _(table, *axes):
     """Draw a column for each method: margins without wrong labels, then test errors with ever more of them."""
     for column, (method, part) in enumerate(groups(table, "method")):
@@ -936,24 +993,20 @@ def _(table, *axes):
 def draw_penalties(ax, part, column):
     for penalty, rows in groups(part, "penalty"):
         if penalty == EXACT:
-            ax.axhline(rows[column][0], color=GREY, linestyle="-", linewidth=1.2, label=penalty)
+            rule(ax, rows[column][0], label=penalty)
         else:
             ax.plot(rows["t"], rows[column], label=penalty)
 
 
-REAL_METHODS = {
-    "diagonal descent": fm.diagonal_descent,
-    "inertial descent": partial(fm.inertial_diagonal_descent, accel=3.0),
-    "normalised GD": partial(fm.normalized_gradient_descent, schedule="sqrt", divide_by="norm"),
-    "momentum": fm.momentum,
-}
-
-
-def split_htru2(run):
-    """Return HTRU2, of which 70 % are for training: X, y, X_test, y_test."""
-    X, y = run.htru2()
-    train, test = np.split(run.rng().permutation(len(y)), [int(0.7 * len(y))])
-    return X[train], y[train], X[test], y[test]
+def real_methods(lam, lam0, accel):
+    """Return {method: algorithm}."""
+    fading = {"lam": lam, "lam0": lam0}
+    return {
+        "diagonal descent": partial(fm.diagonal_descent, **fading),
+        "inertial descent": partial(fm.inertial_diagonal_descent, accel=accel, **fading),
+        "normalised GD": partial(fm.normalized_gradient_descent, schedule="sqrt", divide_by="norm"),
+        "momentum": fm.momentum,
+    }
 
 
 @figure(
@@ -961,28 +1014,46 @@ def split_htru2(run):
     "Inertial descent nears the largest margin first; on HTRU2 the test error rises with the margin",
     minutes=10,
     data="mnist htru2",
-    panels=(2, 4),
+    panels=(2, "data"),
     height=2.5,
+    takes_points=True,
+    sigma2=3.4**2,
+    sigma2_of_htru2=16.0,
+    lam="1/t",
+    lam0=1.0,
+    accel=3.0,
     steps=1000,
     most=20_000,
     quick={"steps": 60, "most": 1000},
 )
-def apidopoulos22_fig6(run, steps, most):
-    """Data: two digits of MNIST, or HTRU2, candidates for pulsars; {n} points, Gaussian kernel. Margin: of the worst
-    point, below 0 on the wrong side. GD: gradient descent. Penalty of both descents: λ₀/t, λ₀ = 1.
+def apidopoulos22_fig6(run, sigma2, sigma2_of_htru2, lam, lam0, accel, steps, most):
+    """Data: {sets}; {n} points, Gaussian kernel. Margin: of the worst point, below 0 on the wrong side. GD: gradient
+    descent. Penalty of both descents: {fading}, λ₀ = {lam0:g}.
 
-    MNIST: pixels from 0 to 1, σ = 3.4. HTRU2: raw, σ = 4, split 70/30 with seed {seed}. {tests} points for testing.
-    Descents: hinge loss and a ridge penalty, α = 3; λ₀ = 10 is on HTRU2 alone. Normalised GD and momentum: exponential
-    loss; step t of GD is the gradient divided by its norm and by √t. Maximum margin: certified to 1e-6 of itself.
+    {widths}. {tests} points for testing. Descents: hinge loss and a ridge penalty, α = {accel:g}[[; λ₀ = 10 is on HTRU2
+    alone]]. Normalised GD and momentum: exponential loss; step t of GD is the gradient divided by its norm and by √t.
+    Maximum margin: certified to 1e-6 of itself.
     """
-    sets = {f"MNIST, {a} and {b}": (3.4, run.mnist(a, b)) for a, b in ((3, 5), (3, 8), (4, 9))}
-    sets["HTRU2"] = 4.0, split_htru2(run)
+    run.facts["fading"] = penalty(lam, "λ₀")
+    run.facts["widths"] = f"σ = {math.sqrt(sigma2):g}"
+    if run.points:
+        run.facts["sets"] = f"points of {run.name}"
+        sets = {run.name: (sigma2, run.own_points())}
+    else:
+        run.facts["sets"] = "two digits of MNIST, or HTRU2, candidates for pulsars"
+        run.facts["widths"] = (
+            f"MNIST: pixels from 0 to 1, {run.facts['widths']}. HTRU2: raw, "
+            f"σ = {math.sqrt(sigma2_of_htru2):g}, split 70/30 with seed {run.seed}"
+        )
+        pairs = ((3, 5), (3, 8), (4, 9))
+        sets = {f"MNIST, {a} and {b}": (sigma2, run.mnist(a, b)) for a, b in pairs}
+        sets["HTRU2"] = sigma2_of_htru2, run.split(*run.htru2())
     sizes = []
-    for name, (sigma, data) in run.bar(sets.items()):
+    for name, (width, data) in run.bar(sets.items()):
         X, y, X_test, y_test = (array[:most] for array in data)
         sizes.append([len(y), len(y_test)])
-        G = fm.gram(X, y, sigma2=sigma**2)
-        methods = dict(REAL_METHODS)
+        G = fm.gram(X, y, sigma2=width)
+        methods = real_methods(lam, lam0, accel)
         if name == "HTRU2":
             larger = partial(methods["inertial descent"], lam0=10.0)
             methods["inertial descent, λ₀ = 10"] = larger
@@ -995,24 +1066,25 @@ def apidopoulos22_fig6(run, steps, most):
         for method, (t, margin, error) in found.items():
             yield {"data": name, "method": method, "t": t, "margin": margin, "test_error": error}
     for fact, column in zip(("n", "tests"), np.transpose(sizes), strict=True):
-        run.facts[fact] = f"{column.min():,} to {column.max():,}"
+        run.facts[fact] = " to ".join(f"{count:,}" for count in sorted({min(column), max(column)}))
 
 
-@apidopoulos22_fig6.draw
+@apidopoulos22_fig6.drawing
 def _(table, *axes):
-    for column, (data, part) in enumerate(groups(table, "data")):
-        margins, errors = axes[column::4]
+    sets = groups(table, "data")
+    count = len(sets)
+    for column, (data, part) in enumerate(sets):
+        margins, errors = axes[column::count]
         margins.sharey(axes[0])
-        errors.sharey(axes[4])
+        errors.sharey(axes[count])
         for method, rows in groups(part, "method"):
             percent = 100 * rows["test_error"]
             if method == EXACT:
-                look = {"color": GREY, "linestyle": "-", "linewidth": 1.2}
-                margins.axhline(rows["margin"][0], label=method, **look)
-                errors.axhline(percent[0], **look)
+                rule(margins, rows["margin"][0], label=method)
+                rule(errors, percent[0])
             else:
                 margins.plot(rows["t"], rows["margin"], label=method, **LOOKS[method])
-                errors.loglog(rows["t"], percent, **LOOKS[method])
+                errors.semilogx(rows["t"], percent, **LOOKS[method])
         margins.set(title=data, ylabel="margin")
         errors.set(xlabel="iterations t", ylabel="test error in %")
         plain(errors.xaxis, 1, 10, 100, 1000)
@@ -1020,7 +1092,9 @@ def _(table, *axes):
         ax.label_outer()
         ax.tick_params(labelbottom=True)  # the rows have scales of their own
     axes[0].set_ylim(bottom=-0.15)
-    plain(axes[4].yaxis, 0.3, 0.5, 1, 2, 3, 5, 10)
+    if table["test_error"].min() > 0:
+        axes[count].set_yscale("log")
+        plain(axes[count].yaxis, 0.1, 0.2, 0.3, 0.5, 1, 2, 3, 5, 10, 20, 30, 50)
 
 
 @apidopoulos22_fig6.table
@@ -1038,20 +1112,24 @@ def _(table):
     data="mnist htru2",
     panels=(1, 2),
     height=3.3,
+    lam="1/t",
+    lam0=1.0,
+    accel=3.0,
     steps=1000,
     points=2000,
     widths=13,
     quick={"steps": 100, "points": 200, "widths": 5},
 )
-def apidopoulos22_width(run, steps, points, widths):
+def apidopoulos22_width(run, lam, lam0, accel, steps, points, widths):
     """Data: MNIST, digits 3 and 5, and HTRU2, candidates for pulsars; {points:,} points, kernel exp(−‖x − z‖²/(2σ²)).
     Gap: what is missing of the maximum margin after {steps:,} iterations, as a share; 1e-11 stands for all below.
 
-    Pixels from 0 to 1; HTRU2 standardised, split 70/30 with seed {seed}. Descents: penalty 1/t, α = 3, steps of 1/‖G‖.
-    An iteration is a product. The paper's numbers are 3.4 and 4; its text has them as σ², the authors' code as σ. Gaps
-    are to a certified upper bound of the maximum margin.
+    Pixels from 0 to 1; HTRU2 standardised, split 70/30 with seed {seed}. Descents: penalty {fading}, α = {accel:g},
+    steps of 1/‖G‖. An iteration is a product. The paper's numbers are 3.4 and 4; its text has them as σ², the authors'
+    code as σ. Gaps are to a certified upper bound of the maximum margin.
     """
-    X, y, *_ = split_htru2(run)
+    run.facts["fading"] = penalty(lam, lam0)
+    X, y, *_ = run.split(*run.htru2())
     sets = {  # points, labels, the paper's number; the widths are its powers from this one to the fourth after it
         "MNIST, 3 and 5": (*run.mnist(3, 5)[:2], 3.4, 0),
         "HTRU2": ((X - X.mean(axis=0)) / X.std(axis=0), y, 4.0, -2),
@@ -1062,7 +1140,7 @@ def apidopoulos22_width(run, steps, points, widths):
             best = fm.max_margin(G, tol=1e-12)
             # The step of the descents is given: to find it would cost products.
             step = {"step": 1 / np.linalg.eigvalsh(G)[-1]}
-            for method, algorithm in REAL_METHODS.items():
+            for method, algorithm in real_methods(lam, lam0, accel).items():
                 options = step if "descent" in method else {}
                 alpha = algorithm(G, max_iter=steps, trace_at=[], **options).alpha
                 # Products in twice the precision: others leave 1e-9 of the margin open.
@@ -1076,45 +1154,45 @@ def apidopoulos22_width(run, steps, points, widths):
                 }
 
 
-@apidopoulos22_width.draw
+@apidopoulos22_width.drawing
 def _(table, *axes):
     for ax, (data, part) in zip(axes, groups(table, "data"), strict=True):
         for method, rows in groups(part, "method"):
             gap = np.maximum(rows["gap"], 1e-11)
             ax.loglog(rows["sigma2"], gap, label=method, **LOOKS[method])
         printed = part["printed"][0]
-        look = {"color": GREY, "linewidth": 1.2}
-        ax.axvline(printed, label="width in the text of Apidopoulos et al.", linestyle="-", **look)
-        ax.axvline(printed**2, label="width in their code", linestyle="--", **look)
+        rule(ax, x=printed, label="width in the text of Apidopoulos et al.")
+        rule(ax, x=printed**2, label="width in their code", linestyle="--")
         ax.set(title=data, xlabel="width σ² of the kernel", ylabel="gap / maximum margin")
         plain(ax.xaxis)
 
 
-def path_problem(run, images, flipped, draw):
-    """Return G of so many images of 3 and 5, half as many others for validation, and all test images.
+def path_problem(run, digits, images, flipped, draw, sigma2):
+    """Return G of so many images of two digits, half as many others for validation, and all test images.
 
     This share of the labels is flipped, for training and for validation.
     """
     rng = np.random.default_rng((run.seed, draw))
-    X, y, X_test, y_test = run.mnist(3, 5)
+    X, y, X_test, y_test = run.two_classes(*digits)
     chosen = rng.permutation(len(y))[: images + images // 2]
     X = X[chosen]
     y = y[chosen]
-    G = fm.gram(X[:images], with_flips(y[:images], flipped, rng), sigma2=3.4**2)
+    G = fm.gram(X[:images], with_flips(y[:images], flipped, rng), sigma2=sigma2)
     return G, (X[images:], with_flips(y[images:], flipped, rng)), (X_test, y_test)
 
 
 HINGE_PATH = "SVMs along a path over C, hinge loss"
 
 
-def path_weights(G, steps, path_steps, penalties):
+def path_weights(G, lam, lam0, accel, steps, path_steps, penalties):
     """Return {method: an array of the weights from which validation chooses}."""
     step = 1 / np.abs(np.asarray(G)).sum(axis=1).max()  # at most 1/||G||
     inertial = partial(fm.inertial_diagonal_descent, step=step)
     found = {}
-    for lam0 in (100, 1):
-        method = f"inertial descent stopped early, ridge penalty {lam0}/t"
-        found[method] = trajectory(inertial, G, steps, 8, accel=3.0, lam0=lam0).iterates
+    for first in lam0:
+        method = f"inertial descent stopped early, ridge penalty {penalty(lam, first)}"
+        early = trajectory(inertial, G, steps, 8, accel=accel, lam=lam, lam0=first)
+        found[method] = early.iterates
     squared = [None]
     hinge = [None]
     options = {"lam": lambda t: 1.0, "restart": True, "max_iter": path_steps, "trace_at": []}
@@ -1133,6 +1211,13 @@ def path_weights(G, steps, path_steps, penalties):
     minutes=1,
     data="mnist",
     panels=(1, 2),
+    takes_points=True,
+    digits=(3, 5),
+    sigma2=3.4**2,
+    lam="1/t",
+    lam0=[100.0, 1.0],
+    accel=3.0,
+    shares=[0.0, 0.1, 0.2],
     draws=10,
     images=1000,
     steps=1000,
@@ -1140,42 +1225,45 @@ def path_weights(G, steps, path_steps, penalties):
     penalties=19,
     quick={"draws": 2, "images": 100, "steps": 100, "path_steps": 5, "penalties": 7},
 )
-def apidopoulos22_path(run, draws, images, steps, path_steps, penalties):
-    """Data: MNIST, digits 3 and 5, {images:,} images to train; Gaussian kernel. Each method's weights are
-    chosen on half as many others, mislabelled as often; test labels are right. Means of {draws} draws ± standard
-    errors.
+def apidopoulos22_path(run, digits, sigma2, shares, draws, images, **sizes):
+    """Data: {source}, {images:,} {item}s to train; Gaussian kernel. Each method's weights are chosen on half as many
+    others, mislabelled as often; test labels are right. Means of {draws} draws ± standard errors.
 
-    σ = 3.4, seed {seed}. Descent: α = 3, up to {steps:,} steps, looked at eight times a decade. Paths: {penalties}
-    values of C, the weight of the loss, from 0.001 to 1,000, each from the weights before; squared hinge loss by
-    max_margin to a relative gap of 0.001, hinge loss by {path_steps} steps of inertial descent, restarted, for each C.
+    σ = {sigma}, seed {seed}. Descent: α = {accel:g}, up to {steps:,} steps, looked at eight times a decade. Paths:
+    {penalties} values of C, the weight of the loss, from 0.001 to 1,000, each from the weights before; squared hinge
+    loss by max_margin to a relative gap of 0.001, hinge loss by {path_steps} steps of inertial descent, restarted, for
+    each C.
     """
-    for flipped in (0.0, 0.1, 0.2):
+    run.facts["sigma"] = f"{math.sqrt(sigma2):g}"
+    run.facts["source"] = run.name if run.points else "MNIST, digits {} and {}".format(*digits)
+    for flipped in shares:
         for draw in run.bar(range(draws), f"{100 * flipped:g} % wrong"):
-            G, (X, y), (X_test, y_test) = path_problem(run, images, flipped, draw)
-            for method, weights in path_weights(G, steps, path_steps, penalties).items():
+            G, (X, y), (X_test, y_test) = path_problem(run, digits, images, flipped, draw, sigma2)
+            for method, weights in path_weights(G, **sizes).items():
                 errors = np.mean(G.decision_function(weights, X) * y <= 0, axis=1)
                 scores = G.decision_function(weights[errors.argmin()], X_test)
                 error = np.mean(scores * y_test <= 0)
                 yield {"flipped": flipped, "method": method, "seed": draw, "test_error": error}
 
 
-@apidopoulos22_path.draw
+@apidopoulos22_path.drawing
 def _(table, errors, differences):
     parts = groups(table, "flipped")
-    for k, (method, _) in enumerate(groups(table, "method")):
+    methods = groups(table, "method")
+    for k, (method, _) in enumerate(methods):
         for flipped, part in parts:
             error = 100 * where(part, method=method)["test_error"]
             path = 100 * where(part, method=HINGE_PATH)["test_error"]
             for ax, values in ((errors, error), (differences, error - path)):
                 deviation = values.std(ddof=1) / math.sqrt(len(values))
-                look = {"color": f"C{k}", "marker": "osD^"[k], "linestyle": "none"}
-                place = 100 * flipped + k - 1.5  # side by side
+                look = {"color": f"C{k}", "marker": "osD^v<>"[k % 7], "linestyle": "none"}
+                place = 100 * flipped + k - (len(methods) - 1) / 2  # side by side
                 ax.errorbar(place, values.mean(), deviation, label=method, **look)
-    differences.axhline(0, color=GREY, linestyle="-", linewidth=1.2, zorder=1)
+    rule(differences, 0, zorder=1)
     errors.set(title="test error", ylabel="test error in %")
     differences.set(title="test error − that of SVMs of hinge loss", ylabel="difference in %")
     for ax in (errors, differences):
-        ax.set(xlabel="wrong labels in %", xticks=[0, 10, 20])
+        ax.set(xlabel="wrong labels in %", xticks=[100 * flipped for flipped, _ in parts])
 
 
 # Our own studies register their figures, too, after those of the papers.

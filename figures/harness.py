@@ -69,25 +69,36 @@ FOLDER = ROOT / "figures"
 #
 #     @figure("new", "What the picture shows", minutes=1, panels=(1, 2), steps=10_000, quick={"steps": 100})
 #     def new(run, steps):
-#         """Data: what the picture must say of data and symbols, in two lines at most.
+#         """Data: what the picture must say of data and symbols, in two lines at most. [[The curves coincide.]]
 #
 #         The settings, which stand below the picture in the report: {steps:,} steps, seed {seed}.
 #         """
 #         yield {"method": "momentum", "t": np.arange(steps), "gap": ...}
 #
 #
-#     @new.draw
+#     @new.drawing
 #     def _(table, left, right):
 #         for method, rows in groups(table, "method"):
 #             left.loglog(rows["t"], rows["gap"], label=method, **LOOKS[method])
 #
 # Nothing else is needed: the CSV file, the picture, `list` and the report follow.
+#
+# The finding, and what stands in [[ ]], are results of the sizes in the decorator. With other sizes, on a sample or on
+# one's own points neither is shown: the caption begins with a title that says what differs.
 # ======================================================================================================================
+
+
+class Table(dict):
+    """Columns {name: array}, all equally long, of text or of float64; `caption` says what they are."""
+
+    def __init__(self, columns, caption):
+        super().__init__(columns)
+        self.caption = caption
 
 
 @dataclass
 class Figure:
-    """A figure, as the decorator @figure has it.
+    """A figure, as the decorator @figure has it. A call computes its table, `draw` makes the picture of a table.
 
     Attributes
     ----------
@@ -96,9 +107,12 @@ class Figure:
     rows : the function of its rows
     minutes : that it takes on two cores, roughly
     data : the names of the data sets that it loads
-    panels, height : rows and columns of panels, and the height of one in inches
-    sizes, quick : arguments of `rows`, and those that are others with --quick
+    panels : rows and columns of panels; columns may be the name of a column, a panel for each of its values
+    height : of a panel in inches
     noise : by how much rounding may change a number of the table, beyond 1e-9 of it
+    takes_points : whether one's own points may stand for its data
+    sizes : arguments of `rows`: a number, a text, a tuple of just so many, or a list of any number of them
+    quick, sample : sizes with --quick, and those for the bundled sample, if they are others
     """
 
     key: str
@@ -109,15 +123,64 @@ class Figure:
     panels: tuple
     height: float
     noise: float
+    takes_points: bool
     sizes: dict
     quick: dict
-    drawing: Callable = None
+    sample: dict
+    draw_panels: Callable = None
     numbers_of: Callable = lambda table: {}
     table_of: Callable = None
 
-    def draw(self, function):
+    def __call__(self, seed=0, data=None, **sizes):
+        """Return the Table of these sizes; the others are as declared.
+
+        ``data`` is a folder of data sets, or one's own points: a file (see `read_points`), or arrays X, y and perhaps
+        X_test, y_test.
+        """
+        run = Run(seed, data=data, title=self.key)
+        own = {name: self.size(name, value) for name, value in sizes.items()}
+        return self.compute(run, run.named() | own)
+
+    def compute(self, run, own, quick=False):
+        """Return the Table of a run, with sizes of one's own."""
+        self.check(run)
+        sizes = dict(self.sizes)
+        if self.sample and not run.points:
+            for name in self.data:
+                run.load(name)
+            if run.sampled:
+                sizes |= self.sample
+        if quick:
+            sizes |= self.quick
+        sizes |= {name: value for name, value in own.items() if name in sizes}
+        try:
+            columns = stack(self.rows(run, **sizes))
+        except ValueError as error:
+            if not own:
+                raise
+            raise DataError(f"{in_words(self.key, own)} cannot be computed: {error}") from error
+        return Table(columns, self.caption(run, sizes))
+
+    def draw(self, table):
+        """Return the Matplotlib figure of a table: title, first paragraph of the caption, panels, a legend below."""
+        heading, caption = self.words(table)
+        with styled():
+            fig = Picture(figsize=(BREADTH, self.height * self.panels[0]))
+            self.draw_panels(table, *fig.subplots(*self.grid(table), squeeze=False).flat)
+            if heading:
+                for ax in fig.axes:
+                    ax.autoscale()  # limits that a drawing sets are those of the declared sizes
+            frame(fig, heading or self.title(table), caption.partition(" | ")[0])
+        return fig
+
+    def grid(self, table):
+        """Return the numbers of rows and of columns of panels."""
+        rows, columns = self.panels
+        return rows, len(groups(table, columns)) if isinstance(columns, str) else columns
+
+    def drawing(self, function):
         """Decorate the function (table, *axes) that draws the panels."""
-        self.drawing = function
+        self.draw_panels = function
         return function
 
     def numbers(self, function):
@@ -134,26 +197,111 @@ class Figure:
         """Return the finding with its numbers."""
         return self.finding.format(**self.numbers_of(table))
 
-    def caption(self, values):
-        """Return the docstring of `rows` in one line, with these values in its fields and " | " between paragraphs."""
+    def caption(self, run, sizes):
+        """Return the docstring of `rows` in one line, with numbers in its fields and " | " between paragraphs.
+
+        Where sizes or data are not the declared ones, a title that says so comes first.
+        """
         paragraphs = inspect.cleandoc(self.rows.__doc__).split("\n\n")
-        return " | ".join(" ".join(part.split()) for part in paragraphs).format(**values)
+        text = " | ".join(" ".join(part.split()) for part in paragraphs)
+        text = text.format(**{"seed": run.seed} | sizes | run.facts)
+        other = {name: size for name, size in sizes.items() if size != self.sizes[name]}
+        heading = in_words(self.key, run.named() | other)
+        if run.sampled:
+            heading += f" on a sample of {', '.join(sorted(run.sampled))}"
+        if heading == self.key:
+            return re.sub(r"\[\[(.*?)\]\]", r"\1", text)
+        return f"{heading} | " + " ".join(re.sub(r"\[\[.*?\]\]", "", text).split())
+
+    def words(self, table):
+        """Return the title that the caption of a table begins with, "" for the declared sizes, and what follows it."""
+        caption = getattr(table, "caption", f"{self.key} with other rows | ")
+        if not caption.startswith(f"{self.key} "):
+            return "", caption
+        heading, _, caption = caption.partition(" | ")
+        return heading, caption
+
+    def size(self, name, given):
+        """Return a size of the kind of its default, from a value or from its text; a ValueError says what is wanted."""
+        if name not in self.sizes:
+            known = ", ".join(self.sizes) or "none"
+            raise ValueError(f"{self.key} has no size {name!r}; its sizes are: {known}")
+        default = self.sizes[name]
+        several = isinstance(default, tuple | list)
+        parts = [given]
+        if several:
+            parts = given.split(",") if isinstance(given, str) else np.atleast_1d(given).tolist()
+        kind = type(default[0] if several else default)
+        with contextlib.suppress(ValueError):  # of what is no number
+            sizes = [kind(str(part)) for part in parts]
+            is_large = kind is str or min(sizes) > 0 or several and min(sizes) == 0
+            if is_large and not several:
+                return sizes[0]
+            if is_large and (isinstance(default, list) or len(sizes) == len(default)):
+                return type(default)(sizes)
+        wanted = {int: "a whole number above 0", float: "a number above 0", str: "a word"}[kind]
+        if several:
+            count = "" if isinstance(default, list) else f"{len(default)} "
+            wanted = f"{count}values such as {in_text(default)}"
+        raise ValueError(f"{name} of {self.key} must be {wanted}, got {in_text(given)}")
+
+    def check(self, run):
+        """Raise a ValueError if there are points of one's own, which the figure does not take."""
+        if run.points and not self.takes_points:
+            those = ", ".join(key for key, figure in FIGURES.items() if figure.takes_points)
+            raise ValueError(f"{self.key} takes no points of one's own; these do: {those}")
 
 
 FIGURES = {}
 
 
+def in_text(size):
+    """Return a size as the command line has it."""
+    if isinstance(size, tuple | list):
+        return ",".join(map(in_text, size))
+    if isinstance(size, float) and float(f"{size:g}") == size:
+        return f"{size:g}"
+    return str(size)
+
+
+def in_words(key, sizes):
+    """Return the key of a figure with sizes."""
+    each = ", ".join(f"{name} = {in_text(size)}" for name, size in sizes.items())
+    return f"{key} with {each}" if each else key
+
+
 def figure(
-    key, finding, *, minutes, data="", panels=(1, 1), height=None, noise=0.0, quick=None, **sizes
+    key,
+    finding,
+    *,
+    minutes,
+    data="",
+    panels=(1, 1),
+    height=None,
+    noise=0.0,
+    takes_points=False,
+    quick=None,
+    sample=None,
+    **sizes,
 ):
     """Register the decorated function of rows as a Figure; `data` are names in DATA, separated by spaces."""
 
     def register(rows):
         if key in FIGURES:
             raise ValueError(f"there are two figures {key!r}")
-        inches = height or {1: 4.0, 2: 2.9, 3: 2.6}[panels[1]]
         FIGURES[key] = Figure(
-            key, finding, rows, minutes, data.split(), panels, inches, noise, sizes, quick or {}
+            key,
+            finding,
+            rows,
+            minutes,
+            data.split(),
+            panels,
+            height or {1: 4.0, 2: 2.9, 3: 2.6}[panels[1]],
+            noise,
+            takes_points,
+            sizes,
+            quick or {},
+            sample or {},
         )
         return FIGURES[key]
 
@@ -166,22 +314,44 @@ class Run:
 
     Attributes
     ----------
+    data : a folder of data sets, or one's own points, see `Figure.__call__`; these become `points`, and data None
     facts : what a figure puts into its caption, {field: value}, beside its sizes and the seed
     sampled : the data sets of which it has seen only a sample
+    points : arrays X, y and perhaps X_test, y_test of one's own, else None
     """
 
     seed: int = 0
     progress: bool = True
-    data: Path | None = None
+    data: Path | str | tuple | None = None
     title: str = ""
     facts: dict = field(default_factory=dict)
     sampled: set = field(default_factory=set)
+    points: list | None = None
+    name: str = "arrays"  # of the file of these points
+
+    def __post_init__(self):
+        given = self.data
+        if isinstance(given, tuple | list):
+            self.points = [np.asarray(array) for array in given]
+        elif given and Path(given).is_file():
+            self.points = read_points(Path(given))
+            self.name = Path(given).stem
+        if self.points:
+            self.data = None
 
     def rng(self):
         return np.random.default_rng(self.seed)
 
+    def named(self):
+        """Return {"data": name} of one's own points, else {}."""
+        return {"data": self.name} if self.points else {}
+
     def bar(self, items, what="", **options):
-        """Return a tqdm bar over items; off a terminal it writes a line a minute."""
+        """Return a tqdm bar over items; off a terminal it writes a line a minute.
+
+        The time to go follows from the time of all items so far.
+        """
+        options["smoothing"] = 0
         if sys.stderr.isatty():
             options["leave"] = False
         else:
@@ -200,6 +370,46 @@ class Run:
             self.sampled.add(name)
         return contents
 
+    def two_classes(self, a, b, tests=True):
+        """Return X, y, X_test, y_test: one's own points, or the digits a and b of MNIST, -1 for a.
+
+        Captions may have the fields {data}, what these are, {item} or {Item}, "image" or "point", {n} and {tests}.
+        Three tenths of one's own points are drawn for testing, unless some are given, or ``tests`` is False.
+        """
+        if self.points:
+            arrays = self.own_points(tests)
+            item = "point"
+            of_what = f"points of {self.name}"
+        else:
+            arrays = self.mnist(a, b)
+            item = "image"
+            of_what = f"images of the digits {a} and {b} of MNIST"
+        n = len(arrays[1])
+        self.facts |= {
+            "data": f"{n:,} {of_what}",
+            "item": item,
+            "Item": item.capitalize(),
+            "n": n,
+            "tests": len(arrays[3]),
+        }
+        return arrays
+
+    def own_points(self, tests=True):
+        """Return X, y, X_test, y_test of one's own points, y from -1 and 1."""
+        X, y, *rest = self.points
+        classes = np.unique(y)
+        if len(classes) != 2:
+            raise DataError(f"labels of {self.name} must be of two classes, got {len(classes)}")
+        arrays = [X.astype(float), np.where(y == classes[1], 1, -1)]
+        if rest:
+            return [*arrays, rest[0].astype(float), np.where(rest[1] == classes[1], 1, -1)]
+        return self.split(*arrays) if tests else [*arrays, X[:0], y[:0]]
+
+    def split(self, X, y):
+        """Return X, y, X_test, y_test: seven tenths of the points, drawn, are for training."""
+        train, test = np.split(self.rng().permutation(len(y)), [int(0.7 * len(y))])
+        return [X[train], y[train], X[test], y[test]]
+
     def mnist(self, *digits):
         """Return X, y, X_test, y_test of MNIST, pixels / 255, labels 0..9; of digits a, b those two, -1 for a."""
         contents = self.load("mnist")
@@ -210,6 +420,9 @@ class Run:
             X = pixels.reshape(len(y), -1)
             y = y.astype(np.int64)
             if digits:
+                missing = set(digits) - set(y.tolist())
+                if missing or digits[0] == digits[1]:
+                    raise DataError(f"digits must be two of 0 to 9, got {in_text(digits)}")
                 chosen = np.isin(y, digits)
                 X = X[chosen]
                 y = np.where(y[chosen] == digits[1], 1, -1)
@@ -282,6 +495,27 @@ DATA = {
 BUNDLED = ROOT / "tests" / "data"
 TIMEOUT = 20.0  # seconds without an answer
 LOADED = {}  # what Run.load has read
+
+
+def read_points(path):
+    """Return the arrays X, y, and X_test, y_test if there are any, of a file.
+
+    They are those of these names in a file of NumPy, .npz; else a line, split by commas, has numbers and a label.
+    """
+    try:
+        if path.suffix == ".npz":
+            with np.load(path) as file:
+                tests = [file[name] for name in ("X_test", "y_test") if name in file]
+                return [file["X"], file["y"], *tests]
+        with open(path, encoding="utf-8", newline="") as file:
+            table = np.array([line for line in csv.reader(file) if line])
+        try:
+            table[0, :-1].astype(float)
+        except ValueError:  # names of columns
+            table = table[1:]
+        return [table[:, :-1].astype(float), table[:, -1]]
+    except (ValueError, KeyError, IndexError) as error:
+        raise DataError(f"{path}: no points, each with a label at the end ({error})") from None
 
 
 def load(name, run):
@@ -403,7 +637,7 @@ def atomic(path):
 # ======================================================================================================================
 # Tables
 #
-# A table is a dict {name: column}, the columns equally long arrays of text or of float64.
+# A table is a dict {name: column}, the columns equally long arrays of text or of float64; a Table has a caption, too.
 # ======================================================================================================================
 
 
@@ -417,24 +651,24 @@ def stack(rows):
     return {name: np.concatenate(parts) for name, parts in columns.items()}
 
 
-def write_table(path, table, caption):
+def write_table(path, table):
     """Write the caption after "# ", the names of the columns, the lines: numbers to the last bit, text in quotes."""
     lines = zip(*(column.tolist() for column in table.values()), strict=True)
     with open(path, "w", encoding="utf-8", newline="") as file:
-        file.write(f"# {caption}\n")
+        file.write(f"# {table.caption}\n")
         writer = csv.writer(file, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
         writer.writerows([table, *lines])
 
 
 def read_table(path):
-    """Return the table and the caption that write_table put into a file; a DataError if it does not hold them."""
+    """Return the Table that write_table put into a file; a DataError if it does not hold one."""
     try:
         with open(path, encoding="utf-8", newline="") as file:
             caption = file.readline().removeprefix("# ").rstrip("\n")
             # What has no quotes is a number.
             header, *lines = csv.reader(file, quoting=csv.QUOTE_NONNUMERIC)
         columns = zip(*lines, strict=True)
-        return dict(zip(header, map(np.array, columns), strict=True)), caption
+        return Table(zip(header, map(np.array, columns), strict=True), caption)
     except (ValueError, csv.Error) as error:
         raise DataError(f"{path}: not a table of this program ({error})") from None
 
@@ -532,18 +766,29 @@ LOOKS = {  # of methods, the same in all pictures; no two have both colour and d
         "gradient descent with momentum": (BLUE, LONG_DOT),
     }.items()
 }
+
+
+def look_of(name, k):
+    """Return the look of a method, or the k-th of the style for one of a size of one's own."""
+    cycle = list(matplotlib.rcParams["axes.prop_cycle"])
+    return LOOKS.get(name, cycle[k % len(cycle)])
+
+
 # What is proved of a method is drawn in its colour, broad and pale.
 BOUND = {"alpha": 0.4, "linewidth": 4, "linestyle": "-"}
 
 
-def picture(figure, table, caption):
-    """Draw a figure: its title, the first paragraph of the caption, its panels, and a legend below them."""
-    rows, columns = figure.panels
-    fig = matplotlib.figure.Figure(figsize=(BREADTH, figure.height * rows))
-    axes = fig.subplots(rows, columns, squeeze=False)
-    figure.drawing(table, *axes.flat)
-    frame(fig, figure.title(table), caption.partition(" | ")[0])
-    return fig
+def styled():
+    """Return a context of the style of all figures, whatever a user's settings are."""
+    return matplotlib.style.context(STYLE, after_reset=True)
+
+
+class Picture(matplotlib.figure.Figure):
+    """A figure that keeps the style outside the context: Matplotlib makes ticks and their labels while it draws."""
+
+    def draw(self, renderer):
+        with styled():
+            super().draw(renderer)
 
 
 def frame(fig, title, about):
@@ -581,9 +826,18 @@ def legend_columns(labels):
     return next(ncols for ncols in fitting if math.ceil(len(labels) / ncols) == lines)
 
 
+def rule(ax, y=None, x=None, **options):
+    """Draw a grey reference line across a panel, at a height y or at a place x."""
+    look = {"color": GREY, "linestyle": "-", "linewidth": 1.2} | options
+    if x is None:
+        ax.axhline(y, **look)
+    else:
+        ax.axvline(x, **look)
+
+
 def level(ax, y, text, at=0.02, above=True, **options):
     """Draw a reference line across a panel, and write what it is at this share of the breadth."""
-    ax.axhline(y, color=GREY, linestyle="-", linewidth=1.2, zorder=1)
+    rule(ax, y, zorder=1)
     options = {"color": GREY, "va": "bottom" if above else "top"} | options
     ax.annotate(
         text,
@@ -679,24 +933,32 @@ HELD = []  # in a process of in_processes: what all its jobs are given
 def in_processes(run, function, jobs, *data):
     """Yield function(job, *data) for each job, in their order, from a process a core with one BLAS thread each.
 
-    The data are sent once to each process.
+    The data are sent once to each process.  The jobs are done in a drawn order: so those that are done are like those
+    to come, and their time tells the time to go.
     """
+    jobs = list(jobs)
     context = multiprocessing.get_context("spawn")
     count = min(len(jobs), os.cpu_count() or 1)
+    order = np.random.default_rng(0).permutation(len(jobs)).tolist()
     given = context.SimpleQueue()
     environment = os.environ.copy()
     with ProcessPoolExecutor(count, context, hold, [given]) as processes:
         # The processes are born with this: one thread, and deaf to Ctrl-C.
         ctrl_c = signal.signal(signal.SIGINT, signal.SIG_IGN)
         os.environ.update(ONE_THREAD)
-        found = processes.map(partial(held, function), jobs)
+        found = processes.map(partial(held, function), [jobs[k] for k in order])
         os.environ.clear()
         os.environ.update(environment)
         signal.signal(signal.SIGINT, ctrl_c)
         try:
             for _ in range(count):
                 given.put(data)
-            yield from run.bar(found, total=len(jobs))
+            answers = {}
+            # A bar of rounds, in each of which every process does a job.
+            for _ in run.bar(range(0, len(jobs), count)):
+                for k, answer in zip(order[len(answers) :][:count], found, strict=False):
+                    answers[k] = answer
+            yield from (answers[k] for k in range(len(jobs)))
         except BaseException:
             for process in multiprocessing.active_children():
                 process.terminate()
@@ -779,17 +1041,18 @@ def markdown(lines):
     return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
 
 
-def section(figure, sizes, table, caption):
+def section(figure, sizes, table):
     """Return what the report shows of a figure."""
     stem = stem_of(figure.key, sizes)
+    heading, caption = figure.words(table)
     about, *settings = caption.split(" | ")
-    command = " ".join([figure.key, *(f"{name}={value}" for name, value in sizes.items())])
+    command = " ".join([figure.key, *(f"{name}={in_text(size)}" for name, size in sizes.items())])
     taken = "" if sizes else f", {minutes(figure)}"  # other sizes take longer, or less
     small = " ".join([f"`{command}`{taken}; [CSV]({stem}.csv).", *settings])
     return f"""\
 <a id="{stem}"></a>
 
-### {figure.title(table)}
+### {heading or figure.title(table)}
 
 ![{about}]({stem}.png)
 
@@ -804,7 +1067,7 @@ def gallery(figures, page):
         stem = stem_of(figure.key, {})
         name = figure.key  # in the report, whose headings are the findings
         if page.parent != FOLDER:
-            table, _ = read_table(FOLDER / f"{stem}.csv")
+            table = read_table(FOLDER / f"{stem}.csv")
             name = html.escape(figure.title(table), quote=False)
         report = os.path.relpath(FOLDER / "README.md", page.parent)
         small = os.path.relpath(FOLDER / f"{stem}.png", page.parent)
@@ -826,9 +1089,9 @@ def block(kind, words, page, text):
     [figure], sizes = select(words.split())
     if not csv_of(figure, sizes).is_file():
         return ""
-    table, caption = read_table(csv_of(figure, sizes))
+    table = read_table(csv_of(figure, sizes))
     if kind == "figure":
-        return section(figure, sizes, table, caption)
+        return section(figure, sizes, table)
     return figure.table_of(table) + "\n"
 
 
@@ -853,7 +1116,7 @@ def renew(page, text):
 
     def fresh_number(found):
         mark, key, name = found.groups()
-        table, _ = read_table(csv_of(FIGURES[key], {}))
+        table = read_table(csv_of(FIGURES[key], {}))
         return mark + FIGURES[key].numbers_of(table)[name]
 
     return NUMBER.sub(fresh_number, BLOCK.sub(fresh, text))
@@ -871,7 +1134,11 @@ def minutes(figure):
 
 def stem_of(key, sizes):
     """Return the name of a figure's files without their ending; sizes that were changed are part of it."""
-    return "-".join([key.replace(":", "-"), *(f"{name}{value}" for name, value in sizes.items())])
+    parts = [key.replace(":", "-")]
+    for name, size in sizes.items():
+        equals = "=" if name[-1].isdigit() else ""  # or it would run into the number
+        parts.append(re.sub(r"[^\w.,=^-]", "_", f"{name}{equals}{in_text(size)}"))
+    return "-".join(parts)
 
 
 def csv_of(figure, sizes, folder=FOLDER):
@@ -899,29 +1166,8 @@ def select(words):
         raise ValueError("sizes are those of a figure: name it, too")
     figures = [FIGURES[key] for key in chosen]
     for figure in figures:
-        for name in sizes:
-            if name not in figure.sizes:
-                known = ", ".join(figure.sizes) or "none"
-                raise ValueError(f"{figure.key} has no size {name!r}; its sizes are: {known}")
-            sizes[name] = size_of(figure, name, sizes[name])
+        sizes = {name: figure.size(name, given) for name, given in sizes.items()}
     return figures, sizes
-
-
-def size_of(figure, name, text):
-    """Return the size that a text gives, of the type of its default; a ValueError for a number that is not above 0."""
-    kind = type(figure.sizes[name])
-    if kind is str:
-        return text
-    try:
-        size = {int: int, float: float}[kind](text)
-    except (KeyError, ValueError):
-        size = 0
-    if not size > 0:
-        wanted = {int: "be a whole number above 0", float: "be a number above 0"}
-        raise ValueError(
-            f"{name} of {figure.key} must {wanted.get(kind, 'stay as it is')}, got {text}"
-        )
-    return size
 
 
 def listing(figures, given):
@@ -934,7 +1180,7 @@ def listing(figures, given):
         saved = csv_of(figure, {})
         finding = re.sub("{.*?}", "…", figure.finding)
         if saved.exists():
-            finding = figure.title(read_table(saved)[0])
+            finding = figure.title(read_table(saved))
         lines.append((figure.key, data, minutes(figure), finding))
     width = max(len(key) for key, *_ in lines)
     return [
@@ -946,7 +1192,8 @@ def listing(figures, given):
 
 
 EPILOG = """\
-names: ji21:fig2; ji21, all of a paper; fig3, of all; open, all with this in their name; images=60000, a size
+names: ji21:fig2; ji21, all of a paper; fig3, of all; open, all with this in their name
+sizes: images=60000, digits=3,5, lam0=1; a name that a figure does not have is answered by those that it has
 list says what there is; report renews the pages from the CSV files
 exit codes: 0 done, 1 a figure is missing, 2 bad command line, 130 interrupted"""
 
@@ -962,7 +1209,9 @@ def parse(arguments):
     add("names", nargs="*", metavar="name", help="of figures; or all, list, report")
     add("--quick", action="store_true", help="reduced work, seconds a figure, into figures/quick")
     add("--redraw", action="store_true", help="draw the saved CSV files; compute nothing")
-    add("--data", type=Path, metavar="DIR", help="where the data sets are (mnist/, ..)")
+    add(
+        "--data", type=Path, metavar="PATH", help="folder of data sets (mnist/, ..), or your points"
+    )
     add("--out", type=Path, metavar="DIR", help="default: figures/, figures/quick/")
     add("--format", choices=METADATA, default="png", help="default: png")
     add("--seed", type=int, default=0, metavar="INT", help="default: 0")
@@ -982,25 +1231,19 @@ def default_folder(quick, run):
 
 def compute(figure, sizes, run, options):
     """Compute a figure, and save its table unless the kept one agrees: return the CSV file, and whether it does."""
-    quick = figure.quick if options.quick else {}
-    sizes_of_rows = figure.sizes | quick | sizes
-    table = stack(figure.rows(run, **sizes_of_rows))
-    caption = figure.caption({"seed": run.seed} | sizes_of_rows | run.facts)
+    table = figure.compute(run, sizes, options.quick)
     folder = options.out or default_folder(options.quick, run)
-    if options.quick:
-        caption = f"Quick run. {caption}"
-    elif run.sampled:
-        caption = f"On a sample. {caption}"
+    if run.sampled:
         names = ", ".join(sorted(run.sampled))
         print(f"{figure.key}: of {names} only a sample is here: see {folder}", file=sys.stderr)
     path = csv_of(figure, sizes, folder)
     if folder == FOLDER:
         with contextlib.suppress(FileNotFoundError, DataError):  # none is kept, or it is no table
-            kept, its_caption = read_table(path)
-            if caption == its_caption and agree(table, kept, figure.noise):
+            kept = read_table(path)
+            if table.caption == kept.caption and agree(table, kept, figure.noise):
                 return path, True
     with atomic(path) as part:
-        write_table(part, table, caption)
+        write_table(part, table)
         path.with_suffix(".png").unlink(missing_ok=True)  # which shows other numbers
     return path, False
 
@@ -1022,14 +1265,14 @@ def render(figure, sizes, run, options):
         numbers, agrees = saved(figure, sizes, run, options), False
     else:
         numbers, agrees = compute(figure, sizes, run, options)
-    table, caption = read_table(numbers)
+    table = read_table(numbers)
     folder = options.out or default_folder(options.quick, run)
     path = (folder / numbers.name).with_suffix(f".{options.format}")
     if agrees and options.format == "png" and path.is_file():
         return f"{path} stays, as the kept table agrees to {TOLERANCE:g}; --redraw draws it anew"
-    with matplotlib.style.context(STYLE, after_reset=True), atomic(path) as part:
+    with styled(), atomic(path) as part:
         try:
-            fig = picture(figure, table, caption)
+            fig = figure.draw(table)
         except (KeyError, IndexError, ValueError) as error:
             if not options.redraw:
                 raise
@@ -1042,7 +1285,7 @@ def render(figure, sizes, run, options):
 def draw_all(figures, sizes, options):
     """Draw figures, the shortest first: return the keys of those that could not be drawn."""
     figures = sorted(figures, key=lambda figure: figure.minutes)
-    if not (options.quick or options.redraw):
+    if not (options.quick or options.redraw or sizes):
         names = [f"{figure.key} ({minutes(figure)})" for figure in figures]
         print(f"on two cores: {', '.join(names)}", file=sys.stderr)
     failed = []
@@ -1051,7 +1294,7 @@ def draw_all(figures, sizes, options):
         title = f"{figure.key} ({place} of {len(figures)})" if len(figures) > 1 else figure.key
         run = Run(options.seed, not options.no_progress, options.data, title)
         try:
-            done = render(figure, sizes, run, options)
+            done = render(figure, run.named() | sizes, run, options)
         except (DataError, OSError) as error:
             failed.append(figure.key)
             print(f"{figure.key} not drawn: {error}", file=sys.stderr)
@@ -1079,17 +1322,23 @@ def main(arguments=None):
     is_report = options.names == ["report"]
     names = [] if is_report else [name for name in options.names if name != "list"]
     try:
+        run = Run(data=options.data)
         figures, sizes = select(names or ["all"])
+        for figure in figures:
+            figure.check(run)
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2
+    except DataError as error:
+        print(error, file=sys.stderr)
+        return 1
     try:
         if is_report:
             report()
             return 0
-        named_folders(options.data)
+        named_folders(run.data)
         if "list" in options.names or not options.names:
-            print(*listing(figures, options.data), sep="\n")
+            print(*listing(figures, run.data), sep="\n")
             return 0
         check_writable(options.out or default_folder(options.quick, Run()))
         return 1 if draw_all(figures, sizes, options) else 0

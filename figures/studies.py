@@ -39,6 +39,7 @@ from figures.harness import (
     plain,
     planted_margin,
     planted_power_law,
+    rule,
     spaced,
     stopwatch,
     trajectory,
@@ -95,7 +96,7 @@ def front(run, products):
         }
 
 
-@front.draw
+@front.drawing
 def _(table, ax):
     slow = where(table, method="momentum")
     exact = where(table, method="max_margin")
@@ -165,7 +166,7 @@ def network(run, steps):
             yield {"epoch": epoch, "margin": margin, "largest": best.lower}
 
 
-@network.draw
+@network.drawing
 def _(table, ax):
     label = "largest of any last layer: max_margin"
     ax.semilogx(table["epoch"], table["largest"], label=label, **LOOKS["max_margin"])
@@ -282,7 +283,8 @@ def rows_of_products(family, G, methods, steps):
 )
 def subspace(run, n, d, margin, sets, labelled, dimensions, links, images, pairs, steps):
     """Data: five families of points of length 1 at most; ρ: their largest margin. A product reads all points twice, or
-    the kernel matrix once. SNKP and momentum nearly coincide. Last panel: at the least ρ that momentum finds to 1 %.
+    the kernel matrix once. [[SNKP and momentum nearly coincide.]] Last panel: at the least ρ that momentum finds to
+    1 %.
 
     Seed {seed}. 1 and 2: n = {n:,} points of a planted margin in {d:,} dimensions, the j-th coordinate like 1/√j or
     1/j². 3: {labelled:,} random points with random labels, in ever fewer dimensions. 4: 2 to {links} points, each of
@@ -321,7 +323,7 @@ def fewer_products(table):
     return times
 
 
-@subspace.draw
+@subspace.drawing
 def _(table, *axes):
     *panels, last = axes
     for k, (family, part) in enumerate(groups(table, "family")):
@@ -432,7 +434,7 @@ def open1(run, doublings, euclidean, digits, accuracies, seeds):
             }
 
 
-@open1.draw
+@open1.drawing
 def _(table, by_points, by_accuracy):
     for ax, (panel, part) in zip((by_points, by_accuracy), groups(table, "panel"), strict=True):
         for method, rows in groups(part, "method"):
@@ -499,7 +501,7 @@ def open2(run, n, equal, columns, seeds):
             }
 
 
-@open2.draw
+@open2.drawing
 def _(table, *axes):
     parts = groups(table, "panel")
     for ax, (panel, _) in zip(axes, parts, strict=True):
@@ -650,7 +652,7 @@ def open3(run, conditions, draws, hardest, images, pairs, depth):
                 yield row | {"t": t[kept], "distance": away[kept]}
 
 
-@open3.draw
+@open3.drawing
 def _(table, along, reached):
     (problems, every), (images, one) = groups(table, "panel")
     for method, rows in groups(one, "method"):
@@ -719,7 +721,7 @@ def open5(run, largest, sizes, draws, steps):
             yield {"loss": loss, "n": n, "products": products_to(0.1, found.trace)}
 
 
-@open5.draw
+@open5.drawing
 def _(table, ax):
     (_, exponential), *others = groups(table, "loss")
     for loss, rows in others:
@@ -815,7 +817,7 @@ def first_below(rows):
     return np.median(-loss[first]), np.median(gap[first])
 
 
-@steps.draw
+@steps.drawing
 def _(table, *axes):
     for k, (problem, part) in enumerate(groups(table, "problem")):
         along, against = axes[2 * k : 2 * k + 2]
@@ -829,7 +831,7 @@ def _(table, *axes):
         along.set(xlim=(10, part["t"].max()), ylabel="gap: 1 − margin / largest")
         against.set(title=f"{problem}: at the same loss", xlim=(1, 4e5))
         against.set_xlabel("−ln of the loss: a smaller loss →")
-        against.axvline(100, color=GREY, linewidth=1.2, zorder=1)
+        rule(against, x=100, zorder=1)
         level(along, 1, "")
         level(against, 1, "above: a point on its wrong side", 0.98, ha="right")
     for ax in axes:
@@ -979,7 +981,7 @@ def norms(run, steps, pair, digits, every, tol):
                 }
 
 
-@norms.draw
+@norms.drawing
 def _(table, gaps, *shares):
     (two, of_two), (many, of_many) = groups(table, "problem")
     for method, rows in groups(of_two, "method"):
@@ -1246,7 +1248,7 @@ def attention(run, seeds, tokens, images, components, steps, tol):
         yield from rows
 
 
-@attention.draw
+@attention.drawing
 def _(table, *axes):
     """Draw a table of median shares for each problem: rows are optimisers, columns norms."""
     for ax, (problem, part) in zip(axes, groups(table, "problem"), strict=True):
@@ -1494,7 +1496,7 @@ def kkt(run, points, images, seeds, steps, tol):
         yield from rows
 
 
-@kkt.draw
+@kkt.drawing
 def _(table, *axes):
     """Draw a row for each network and a column for each norm."""
     for k, ax in enumerate(axes):
@@ -1877,7 +1879,7 @@ def speed(run, most, turns, seconds):
         yield measure(make(run, most), turns, seconds)
 
 
-@speed.draw
+@speed.drawing
 def _(table, ax):
     heights = []
     for group, rows in groups(table, "group"):
@@ -1909,7 +1911,7 @@ def _(table, ax):
         seconds.append(f"{ours:.2g} s, {peer}: {found} s")
     ax.set_yticks(heights, points)
     ax.secondary_yaxis("right").set_yticks(heights, seconds)
-    ax.axvline(1, color=GREY, linewidth=1.2, zorder=1)
+    rule(ax, x=1, zorder=1)
     ax.set(xscale="log", ylim=(heights[-1] + 0.8, -0.8))
     ax.set_xlabel("times faster: time of the other / time of fastmargin")
     plain(ax.xaxis, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50)
@@ -2075,8 +2077,9 @@ def twins(X, y):
     quick={"most_sets": 2, "most_points": 60},
 )
 def margins(run, most_sets, most_points):
-    """Data: tables of KEEL, scikit-learn and HTRU2 (no margin certified), the largest class against all others; images,
-    each pair of classes. Margin: the distance that the best separator keeps from all points, of length 1 at most.
+    """Data: tables of KEEL, scikit-learn and HTRU2[[ (no margin certified)]], the largest class against all others;
+    images, each pair of classes. Margin: the distance that the best separator keeps from all points, of length 1 at
+    most.
 
     {sets} data sets, without {repeats} that repeat another. Columns standardised, text as 0/1 columns; points that lack
     a value are left out. Free intercept. Gaussian kernel: γ = 1/d. max_margin to a relative gap of 1e-6, for 60 s at
@@ -2121,7 +2124,7 @@ def by_status(rows):
     return certified, none, len(statuses) - certified - none
 
 
-@margins.draw
+@margins.drawing
 def _(table, *axes):
     certified = where(table, status="certified")
     edges = np.geomspace(certified["lower"].min(), 1, 26)
@@ -2295,7 +2298,7 @@ def race(run, images, seconds, runs):
         yield {"problem": problem, "method": solver} | finish(np.array([taken]), np.array([gap]))
 
 
-@race.draw
+@race.drawing
 def _(table, *axes):
     there = [found for found in groups(table, "method") if any(marks(found[1]))]
     order = sorted(there, key=lambda found: marks(found[1]), reverse=True)

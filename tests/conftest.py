@@ -86,7 +86,7 @@ class Quick:
         return path
 
     def table(self, key):
-        """The table and its caption, read from the file."""
+        """The Table, read from the file."""
         return harness.read_table(self.file(key))
 
 

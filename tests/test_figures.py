@@ -5,6 +5,7 @@ import math
 import re
 import shutil
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
@@ -40,7 +41,7 @@ def test_section_2_2_has_the_margin_that_its_points_prove(r):
 
 
 def test_the_bound_of_section_2_2_is_50_r4_and_its_mistakes_are_fewer(quick):
-    table, _ = quick.table("ramdas14:example")
+    table = quick.table("ramdas14:example")
     raw, scaled = (rows for _, rows in harness.groups(table, "points"))
     assert raw["bound"] == pytest.approx(50 * raw["r"] ** 4, rel=3e-9)
     assert scaled["bound"] == pytest.approx(50, rel=3e-9)
@@ -74,7 +75,7 @@ def test_a_planted_hull_holds_a_ball_of_its_radius_and_no_larger_one():
 
 @pytest.mark.parametrize("key", ["ramdas14:theorem1", "ramdas14:theorem4"])
 def test_no_count_of_iterations_exceeds_what_is_proved(key, quick):
-    table, _ = quick.table(key)
+    table = quick.table(key)
     proved = np.isfinite(table["bound"])
     assert 2 <= len(set(table["method"][proved])) < len(set(table["method"]))
     assert (table["iterations"] <= table["bound"])[proved].all()
@@ -86,8 +87,8 @@ def test_no_count_of_iterations_exceeds_what_is_proved(key, quick):
 
 
 def test_the_batch_perceptron_pays_a_column_where_the_others_pay_a_product(quick):
-    table, caption = quick.table("ji21:fig1")
-    n = int(re.search(r"Data: ([\d,]+) images", caption)[1].replace(",", ""))
+    table = quick.table("ji21:fig1")
+    n = int(re.search(r"Data: ([\d,]+) images", table.caption)[1].replace(",", ""))
     for name, run in harness.groups(table, "method"):
         cost = 1 / n if name == "batch perceptron" else 1.0
         start = 1.0 if name == "momentum" else 0.0
@@ -95,7 +96,7 @@ def test_the_batch_perceptron_pays_a_column_where_the_others_pay_a_product(quick
 
 
 def test_no_margin_is_larger_than_the_largest_and_momentum_keeps_to_its_bound(quick):
-    table, _ = quick.table("ji21:fig1")
+    table = quick.table("ji21:fig1")
     assert (table["margin"] <= table["largest"] * (1 + 1e-9)).all()
     momentum = harness.where(table, method="momentum")
     assert (momentum["largest"] - momentum["margin"] <= momentum["bound"]).all()
@@ -110,8 +111,8 @@ def test_the_slope_of_a_power_is_found():
 
 
 def test_no_margin_of_points_that_no_plane_separates_is_above_the_certified_bound(quick):
-    table, _ = quick.table("ji21:fig2")
-    assert len(set(table["method"])) == len(rp.JI21_METHODS)
+    table = quick.table("ji21:fig2")
+    assert len(set(table["method"])) == len(rp.ji21_methods(1.0))
     least = table["upper"].min()
     assert least > 0
     assert (table["margin"] <= least).all()
@@ -120,7 +121,7 @@ def test_no_margin_of_points_that_no_plane_separates_is_above_the_certified_boun
 @pytest.mark.dear
 def test_all_methods_of_fig3_are_on_one_problem(quick):
     """Their certified intervals meet, and each of them learns."""
-    table, _ = quick.table("ji21:fig3")
+    table = quick.table("ji21:fig3")
     assert table["margin"].max() <= table["upper"].min()
     runs = dict(harness.groups(table, "method"))
     best = runs.pop(rp.EXACT)
@@ -133,7 +134,7 @@ def test_all_methods_of_fig3_are_on_one_problem(quick):
 def test_a_kernel_on_demand_gives_the_runs_of_the_matrix(monkeypatch):
     """As at the paper's size, where the matrix does not fit into memory."""
     X, y, X_test, y_test = (array[:120] for array in harness.Run(progress=False).mnist())
-    given = (256, "max", X.astype(np.float32), y, X_test, y_test)
+    given = (128, 256, "max", X.astype(np.float32), y, X_test, y_test)
     for method in rp.SAMPLERS:
         dense = rp.sampling_rows((method, 0), *given)
         with monkeypatch.context() as patch:
@@ -150,10 +151,23 @@ def test_a_kernel_on_demand_gives_the_runs_of_the_matrix(monkeypatch):
 # ======================================================================================================
 
 
+def declared(key, **sizes):
+    """The sizes of a figure, with these in place of its own."""
+    return harness.FIGURES[key].sizes | sizes
+
+
+def toy_runs_of(steps):
+    sizes = declared("apidopoulos22:fig2", steps=steps)
+    return rp.toy_runs(harness.Run(progress=False), **sizes)
+
+
+DESCENTS = rp.real_methods("1/t", 1.0, 3.0)
+
+
 @pytest.fixture(scope="module")
 def toy():
     """The signed points of Figures 2 and 3, and the weights w_1, .., w_200 of each method."""
-    return rp.toy_runs(harness.Run(progress=False), 200)
+    return toy_runs_of(200)
 
 
 def test_the_gaps_of_the_toy_points_are_those_to_their_largest_margin(toy, quick):
@@ -164,7 +178,7 @@ def test_the_gaps_of_the_toy_points_are_those_to_their_largest_margin(toy, quick
     assert list(np.flatnonzero(Z @ best < 1.1)) == [0, 1, 40, 41]
     assert np.sort(Z @ best)[:4] == pytest.approx(1)
     assert Z[[0, 1, 40, 41]].mean(axis=0) / 2 == pytest.approx(best)
-    table, _ = quick.table("apidopoulos22:fig3")
+    table = quick.table("apidopoulos22:fig3")
     parts = harness.groups(table, "method")
     assert [name for name, _ in parts] == list(paths)
     for name, part in parts:
@@ -175,21 +189,21 @@ def test_the_gaps_of_the_toy_points_are_those_to_their_largest_margin(toy, quick
 
 def test_diagonal_descent_falls_at_the_rate_that_is_predicted(quick):
     """In the end, which a quick run does not reach."""
-    Z, paths = rp.toy_runs(harness.Run(progress=False), 1000)
+    Z, paths = toy_runs_of(1000)
     support = Z[[0, 1, 40, 41]]
     assert np.linalg.eigvalsh(support @ support.T) == pytest.approx([0, 0, 2, 8], abs=1e-12)
     rate = 1 - 2 / np.linalg.eigvalsh(Z.T @ Z)[-1]
     w = paths["diagonal descent"]
     gap = np.sqrt(2) - (w @ Z.T).min(axis=1) / np.linalg.norm(w, axis=1)
     assert (gap[-1] / gap[-201]) ** (1 / 200) == pytest.approx(rate, rel=1e-5)
-    table, _ = quick.table("apidopoulos22:fig3")
+    table = quick.table("apidopoulos22:fig3")
     predicted = harness.where(table, method="diagonal descent")["predicted"]
     assert predicted[1:] / predicted[:-1] == pytest.approx(rate, rel=1e-12)
 
 
 def test_all_methods_find_one_line(toy, quick):
     Z, paths = toy
-    table, _ = quick.table("apidopoulos22:fig2")
+    table = quick.table("apidopoulos22:fig2")
     parts = dict(harness.groups(table, "kind"))
     lines = {name: np.array([rows["a"][0], rows["b"][0]]) for name, rows in parts.items()}
     angles = []
@@ -222,11 +236,13 @@ def test_the_schedule_of_the_authors_script_gives_the_same_iterates(toy):
 def test_noise_is_told_by_medians_of_its_draws():
     """The labels of a share are flipped, those for testing are right."""
     run = harness.Run(progress=False)
-    table = harness.stack(rp.noisy_rows(run, {"λ₀ = 10": ("1/t", 10.0)}, draws=3, steps=50))
+    sizes = declared("apidopoulos22:fig4", lam0=[10.0], draws=3, steps=50)
+    table = harness.stack(harness.FIGURES["apidopoulos22:fig4"].rows(run, **sizes))
     for flipped, part in harness.groups(table, "flipped"):
         found = []
         for draw in range(3):
-            problem = rp.noisy_problem(np.random.default_rng((0, draw)), flipped)
+            rng = np.random.default_rng((0, draw))
+            problem = rp.noisy_problem(rng, flipped, 300, 0.4, 0.15**2)
             G, best, X_test, y_test = problem
             assert (G.labels[:300] > 0).sum() + (G.labels[300:] < 0).sum() == 600 * flipped
             assert y_test.tolist() == [-1] * 300 + [1] * 300
@@ -253,22 +269,23 @@ def test_figure_6_is_what_the_authors_ran(monkeypatch):
 
     monkeypatch.setattr(harness.fm, "gram", recording)
     run = harness.Run(progress=False)
-    table = harness.stack(harness.FIGURES["apidopoulos22:fig6"].rows(run, steps=20, most=60))
+    sizes = declared("apidopoulos22:fig6", steps=20, most=60)
+    table = harness.stack(harness.FIGURES["apidopoulos22:fig6"].rows(run, **sizes))
     *images, (raw, _) = seen
     assert [sigma2 for _, sigma2 in seen] == [3.4**2, 3.4**2, 3.4**2, 4.0**2]
     assert all(X.min() == 0 and X.max() == 1 for X, _ in images)
     X, _ = run.htru2()
     assert all((X == row).all(axis=1).any() for row in raw)
-    assert run.facts["n"] == "60 to 60"
+    assert run.facts["n"] == "60"
     for _, part in harness.groups(table, "data"):
         runs = dict(harness.groups(part, "method"))
         [best] = runs.pop(rp.EXACT)["margin"]
-        assert set(rp.REAL_METHODS) <= set(runs)
+        assert set(DESCENTS) <= set(runs)
         assert all((run["margin"] <= (1 + 1.1e-6) * best).all() for run in runs.values())
 
 
 def test_normalised_gd_divides_the_gradient_by_its_norm_and_by_the_root_of_t():
-    method = rp.REAL_METHODS["normalised GD"]
+    method = DESCENTS["normalised GD"]
     step = method(np.eye(3) + 1.0, max_iter=1).alpha  # v / ((v' G v) t)^(1/2), and G_ii is 2
     assert step == pytest.approx(np.full(3, 24**-0.5), rel=1e-12)
 
@@ -282,11 +299,11 @@ def test_an_iteration_is_a_product_at_each_width(monkeypatch):
         traces.append(result.trace)
         return result
 
-    for name, algorithm in rp.REAL_METHODS.items():
-        monkeypatch.setitem(rp.REAL_METHODS, name, harness.partial(recorded, algorithm))
+    methods = {name: partial(recorded, algorithm) for name, algorithm in DESCENTS.items()}
+    monkeypatch.setattr(rp, "real_methods", lambda *fading: methods)
     figure = harness.FIGURES["apidopoulos22:width"]
-    list(figure.rows(harness.Run(progress=False), steps=5, points=30, widths=2))
-    assert len(traces) == 2 * 2 * len(rp.REAL_METHODS)
+    figure(steps=5, points=30, widths=2)
+    assert len(traces) == 2 * 2 * len(methods)
     for trace in traces:
         assert np.array_equal(np.diff(trace["products"]), np.diff(trace["iteration"]))
         assert trace["products"][0] <= 1.0
@@ -294,7 +311,7 @@ def test_an_iteration_is_a_product_at_each_width(monkeypatch):
 
 def test_validation_has_the_noise_of_training_and_the_test_has_none():
     run = harness.Run(progress=False)
-    G, (X, y), (X_test, y_test) = rp.path_problem(run, 100, 0.2, 3)
+    G, (X, y), (X_test, y_test) = rp.path_problem(run, (3, 5), 100, 0.2, 3, 3.4**2)
     images, labels, all_tests, right = run.mnist(3, 5)
     label_of = {image.tobytes(): label for image, label in zip(images, labels, strict=True)}
     true = [label_of[image.tobytes()] for image in X]
@@ -308,8 +325,8 @@ def test_validation_has_the_noise_of_training_and_the_test_has_none():
 
 def test_paths_over_c_solve_the_problems_of_their_losses():
     """Hinge loss: the dual clips alpha to [0, C]; squared hinge loss: a ridge of 1/(2C)."""
-    G, *_ = rp.path_problem(harness.Run(progress=False), 100, 0.2, 3)
-    found = rp.path_weights(G, steps=20, path_steps=2000, penalties=3)
+    G, *_ = rp.path_problem(harness.Run(progress=False), (3, 5), 100, 0.2, 3, 3.4**2)
+    found = rp.path_weights(G, "1/t", [100.0, 1.0], 3.0, steps=20, path_steps=2000, penalties=3)
     *early, squared, hinge = found.values()
     assert [len(weights) for weights in early] == 2 * [len(harness.spaced(20, 8))]
     for C, alpha in zip((1e-3, 1.0), hinge, strict=False):
@@ -323,12 +340,85 @@ def test_paths_over_c_solve_the_problems_of_their_losses():
 
 
 # ======================================================================================================
+# OTHER SIZES
+# ======================================================================================================
+
+VARIED = {
+    "ramdas14:example": {"r": 30.0},
+    "ramdas14:theorem1": {"d": 5, "n": 100, "margin": 0.2, "inverse_margins": (2, 5)},
+    "ramdas14:theorem4": {"n": 50, "d": 10, "thinnest": (0.5, 0.9), "eps": (0.3, 0.1)},
+    "ji21:fig1": {"digits": (3, 5), "step": 2.0, "steps": 30},
+    "ji21:fig2": {"digits": (0, 1), "step": 0.5, "steps": 30},
+    "apidopoulos22:fig2": {"lam": "1/t^2", "lam0": 1, "accel": (3, 20, 40, 60), "spread": 0.1},
+    "apidopoulos22:fig3": {"lam": "1/sqrt(t)", "lam0": 1, "accel": 5.5, "steps": 30},
+    "apidopoulos22:fig4": {"lam0": 3, "shares": (0, 0.3, 0.4), "points": 40, "sigma2": 0.3},
+    "apidopoulos22:fig5": {"lam": ("1/t", "2^-t"), "lam0": 2, "accel": 9, "spread": 0.2},
+    "apidopoulos22:fig6": {"sigma2": 9, "lam": "1/log(1+t)", "lam0": 3, "steps": 20, "most": 60},
+    "apidopoulos22:width": {"lam": "1/t^2", "lam0": 2, "accel": 5, "points": 40},
+    "apidopoulos22:path": {"digits": (4, 9), "sigma2": 9, "lam0": (9, 3, 1), "shares": 0.3},
+}
+
+
+@pytest.mark.parametrize("key", VARIED)
+@pytest.mark.filterwarnings("error")
+def test_a_figure_of_other_sizes_says_these_and_shows_other_numbers(key, quick):
+    """Of each of them: none is without effect.  And the picture can be drawn."""
+    figure = harness.FIGURES[key]
+    own = {name: figure.size(name, value) for name, value in VARIED[key].items()}
+    fig = figure.draw(figure.compute(harness.Run(progress=False), own, quick=True))
+    for name, value in own.items():
+        assert f"{name} = {harness.in_text(value)}" in fig.get_suptitle().replace("\n", " ")
+    assert any(ax.lines or ax.collections or ax.containers for ax in fig.axes)
+    before = quick.table(key)
+    for name in {*own} - {"steps", "most", "points"}:
+        table = figure.compute(harness.Run(progress=False), {name: own[name]}, quick=True)
+        assert not harness.agree(table, before, 0.0), name
+
+
+def test_networks_of_other_widths_and_steps_differ():
+    X, y, X_test, y_test = (array[:60] for array in harness.Run(progress=False).mnist())
+    given = (64, "max", X.astype(np.float32), y, X_test, y_test)
+    narrow, wide = (rp.sampling_rows((rp.SAMPLERS[0], 0), width, *given) for width in (8, 64))
+    assert narrow["margin"][-1] < wide["margin"][-1]
+
+
+@pytest.mark.parametrize(
+    "key", [key for key, figure in harness.FIGURES.items() if figure.takes_points]
+)
+def test_own_points_stand_for_the_data_of_a_figure(key):
+    rng = np.random.default_rng(0)
+    y = np.repeat(["no", "yes"], 40)
+    X = rng.normal(size=(80, 3)) + 2.0 * (y == "yes")[:, None]
+    figure = harness.FIGURES[key]
+    sizes = {"steps": 20, "images": 30, "draws": 2, "path_steps": 2, "penalties": 2, "most": 60}
+    sizes = {name: size for name, size in sizes.items() if name in figure.sizes}
+    table = figure(data=(X, y), **sizes)
+    fig = figure.draw(table)
+    for word in ("MNIST", "image", "HTRU2", "pulsar"):
+        assert word not in table.caption
+        assert word not in fig.get_suptitle()
+    assert "arrays" in table.caption
+    assert len(fig.axes) == 2
+
+
+def test_points_that_no_plane_separates_have_no_gap():
+    """Drawn is how far the worst point is on its wrong side."""
+    figure = harness.FIGURES["ji21:fig1"]
+    table = figure(data=(np.array([[1.0], [2.0], [3.0]]), [0, 1, 0]), steps=20)
+    assert table["largest"].max() <= 0
+    axes = figure.draw(table).axes
+    assert "no plane separates" in axes[0].get_ylabel()
+    for line, (_, rows) in zip(axes[0].lines, harness.groups(table, "method"), strict=True):
+        assert np.array_equal(line.get_ydata(), -rows["margin"])
+
+
+# ======================================================================================================
 # FINDINGS THAT SAY MORE THAN A NUMBER HOLD IN THE KEPT TABLES
 # ======================================================================================================
 
 
 def kept(key):
-    return harness.read_table(harness.csv_of(harness.FIGURES[key], {}))[0]
+    return harness.read_table(harness.csv_of(harness.FIGURES[key], {}))
 
 
 CHEAP = ["ramdas14:example", "apidopoulos22:fig1", "apidopoulos22:fig2", "apidopoulos22:fig3"]

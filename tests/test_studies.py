@@ -49,13 +49,13 @@ def test_the_last_layer_is_trained_by_gradients():
 
 
 def test_no_trained_layer_has_more_than_the_largest_margin(quick):
-    table, _ = quick.table("network")
+    table = quick.table("network")
     assert (table["margin"] <= table["largest"]).all()
     assert table["largest"].min() > 0
 
 
 def test_intervals_of_one_problem_meet(quick):
-    table, _ = quick.table("front")
+    table = quick.table("front")
     assert table["lower"].max() <= table["upper"].min()
     exact = harness.where(table, method="max_margin")
     assert exact["upper"] - exact["lower"] <= 1e-9 * exact["upper"]
@@ -95,7 +95,7 @@ def test_products_are_counted_to_the_first_interval_that_is_short_enough():
 
 
 def test_the_subspace_perceptron_takes_the_fewest_products_and_fewer_than_proved(quick):
-    table, _ = quick.table("subspace")
+    table = quick.table("subspace")
     families = harness.groups(table, "family")
     assert len(families) == 5
     for _, part in families:
@@ -115,7 +115,7 @@ def test_the_subspace_perceptron_takes_the_fewest_products_and_fewer_than_proved
 
 
 def test_open1_says_where_the_entropy_prox_saves_a_root_and_where_it_loses_a_logarithm(quick):
-    table, _ = quick.table("open1")
+    table = quick.table("open1")
     assert np.isfinite(table["iterations"]).all()
     (easy, hull), (_, accuracies) = (
         [
@@ -143,7 +143,7 @@ def late_slope(T, gap):
 
 def test_open2_keeps_between_what_is_proved_and_the_least_possible(quick):
     """With momentum the gap falls faster than without, on every data set."""
-    table, _ = quick.table("open2")
+    table = quick.table("open2")
     parts = dict(harness.groups(table, "panel"))
     fast, slow = (
         dict(harness.groups(parts.pop(name), "data"))
@@ -214,7 +214,7 @@ def test_the_losses_add_up_to_the_most_at_first():
 
 
 def test_the_logistic_loss_as_printed_is_never_faster_than_the_shifted_one(quick):
-    table, _ = quick.table("open5")
+    table = quick.table("open5")
     counts = {loss: rows["products"] for loss, rows in harness.groups(table, "loss")}
     assert list(counts) == list(studies.LOSSES)
     _, shifted, printed = counts.values()
@@ -258,7 +258,7 @@ def test_gaps_along_steps_are_those_to_the_planted_margin():
 
 def test_a_tiny_loss_goes_with_a_small_margin(quick):
     """A constant step of 10^6 has a far smaller loss than momentum, and a far larger gap."""
-    table, _ = quick.table("steps")
+    table = quick.table("steps")
     for problem, part in harness.groups(table, "problem"):
         runs = dict(harness.groups(part, "method"))
         assert list(runs) == list(studies.STEPS)
@@ -417,7 +417,7 @@ def test_patches_of_images_are_their_parts():
 
 def test_no_share_of_a_token_margin_exceeds_1(quick):
     """Of the largest margin that is certified, and no more; in the norms of all optimisers."""
-    table, _ = quick.table("attention")
+    table = quick.table("attention")
     assert {*zip(table["optimiser"], table["own"], strict=True)} == {*studies.SELECTORS.items()}
     assert set(table["norm"]) == set(studies.SELECTORS.values())
     assert (0.0 <= table["share"]).all()
@@ -462,7 +462,7 @@ def test_an_optimiser_changes_no_margin_by_more_than_its_pace_at_first():
 
 def test_margins_in_all_norms_are_certified(quick):
     """The largest by norm_margin, and none of an optimiser above it."""
-    table, _ = quick.table("norms")
+    table = quick.table("norms")
     assert (table["lower"] <= table["upper"]).all()
     for _, part in harness.groups(table, "problem"):
         for _, rows in harness.groups(part, "norm"):
@@ -531,7 +531,7 @@ def test_a_data_set_is_known_again_in_another_order():
 
 def test_the_margins_in_the_table_are_confirmed_by_certificates(quick, small_cifar):
     """Of a run of its own, from the data alone; and every certified margin is in a bar of the picture."""
-    table, _ = quick.table("margins")
+    table = quick.table("margins")
     assert {"HTRU2", "0 vs 1", "0 vs 2"} <= set(table["data"])
     sets = studies.data_sets(harness.Run(progress=False))
     for values in zip(*table.values(), strict=True):
@@ -553,7 +553,7 @@ def test_the_margins_in_the_table_are_confirmed_by_certificates(quick, small_cif
     assert harness.where(table, data="HTRU2", separator="a plane")["status"] == "infeasible"
     figure = harness.FIGURES["margins"]
     panels = harness.matplotlib.figure.Figure().subplots(*figure.panels)
-    figure.drawing(table, *panels)
+    figure.draw_panels(table, *panels)
     for ax, (_, rows) in zip(panels, harness.groups(table, "separator"), strict=True):
         certified = (rows["status"] == "certified").sum()
         assert sum(bar.get_height() for bar in ax.patches) == certified
@@ -598,7 +598,7 @@ def test_a_run_that_takes_too_long_is_stopped(monkeypatch):
 
 def test_the_kept_margins_agree_with_their_certificates():
     """By a Gaussian kernel there is none only where points of both classes coincide."""
-    table, _ = harness.read_table(harness.FOLDER / "margins.csv")
+    table = harness.read_table(harness.FOLDER / "margins.csv")
     certified = harness.where(table, status="certified")
     assert len(certified["lower"]) > 300
     assert (0 < certified["lower"]).all()
@@ -643,7 +643,7 @@ def test_the_seconds_to_a_goal_are_those_of_the_first_gap_below_it():
 
 @pytest.mark.dear
 def test_every_method_of_the_race_runs_on_every_problem(quick):
-    table, _ = quick.table("race")
+    table = quick.table("race")
     for _, part in harness.groups(table, "problem"):
         methods = part["method"].tolist()
         assert methods[: len(studies.RACERS)] == list(studies.RACERS)
@@ -755,7 +755,7 @@ def test_libsvm_has_a_ratio_where_it_converges_alone():
 
 
 def kept(key):
-    return harness.read_table(harness.csv_of(harness.FIGURES[key], {}))[0]
+    return harness.read_table(harness.csv_of(harness.FIGURES[key], {}))
 
 
 def test_each_optimiser_comes_nearest_in_its_own_norm():
