@@ -7,12 +7,17 @@
     python reproduce.py open              all figures with this in their name
     python reproduce.py ji21:fig3 images=60000 seeds=1
                                           other sizes, which the names of its files tell
+    python reproduce.py ji21:fig1 digits=6,7 step=0.5
+                                          other parameters: sizes, too, as all arguments of a figure
+    python reproduce.py ji21:fig1 --data points.csv
+                                          for your own points: numbers and a label in each line
     python reproduce.py all --quick       everything, on reduced work, into figures/quick
     python reproduce.py all --redraw --format pdf --out pdf
                                           everything as PDF into the folder pdf: nothing is computed
     python reproduce.py report            renews what README.md and the pages in figures/ show of the figures
 
-figures/harness.py is what figures have in common: data, tables, drawing, command line. Our own studies are in
+From Python: FIGURES["ji21:fig1"](digits=(6, 7), steps=300) returns the table, and its draw(table) the Matplotlib
+figure. figures/harness.py is what figures have in common: data, tables, drawing, command line. Our own studies are in
 figures/studies.py.
 """
 

@@ -932,7 +932,7 @@ def labelled(run, n):
 
 
 def words_of(fig):
-    return [fig.get_suptitle(), *(text.get_text() for text in fig.texts)]
+    return [text.get_text() for text in fig.texts]
 
 
 def test_what_is_said_of_the_declared_sizes_is_said_of_no_others(tmp_path, registry, tiny):
@@ -1470,15 +1470,27 @@ def test_the_commands_of_the_pages_exist():
     assert "pytest" in blocks
     assert "reproduce.py" in blocks
     for text in PAGES.values():
-        commands = re.findall(r"python reproduce\.py((?: [a-z0-9:=-]+)+)", text)
+        commands = re.findall(r"python reproduce\.py((?: [a-z0-9:=,./^\"-]+)+)", text)
         commands += re.findall(r"<sub>`(.*?)`", text)
         for command in commands:
-            words = command.replace(ADDED_KEY, "all").split()
+            words = command.replace(ADDED_KEY, "all").replace('"', "").split()
             words = [word for word in words if word not in ("list", "report")]
             with contextlib.redirect_stderr(io.StringIO()):
                 harness.select(harness.parse(words).names)
         for extra in re.findall(r"pip install [^\n]*?\[([\w,]+)\]", text):
             assert set(extra.split(",")) <= extras
+
+
+def test_the_way_from_python_that_the_manual_tells(tmp_path, monkeypatch):
+    """On the sample; it saves a picture."""
+    [block] = re.findall(
+        "(?s)^```py\n(import reproduce\n.*?)^```", PAGES[FOLDER / "MANUAL.md"], re.M
+    )
+    monkeypatch.chdir(tmp_path)
+    found = {}
+    exec(block, found)
+    assert files_under(tmp_path) == ["mine.png"]
+    assert 0 < found["gaps"].min() < 1
 
 
 def anchor(title):
