@@ -241,6 +241,8 @@ def ramdas14_theorem4(run, n, d, thinnest, eps, trials, points):
     Linear kernel, medians of {trials} draws, seed {seed}. ISNKPVN: with restarts and the ℓ2 prox. Proved: Theorem 4 for
     ISNKPVN; √(8 ln n)/ε for SNKP; that of the subspace perceptron is ours.
     """
+    if n < 2 * d:
+        raise ValueError(f"n must be 2 d or more, the corners of the hull, got {n} and d = {d}")
     rng = run.rng()
     eps = np.geomspace(*eps, points)
     for hull, axis in zip(("a thin hull", "a thicker hull"), thinnest, strict=True):
