@@ -53,6 +53,7 @@ try:
         level,
         look_of,
         main,
+        name_ends,
         number,
         pivot,
         plain,
@@ -923,13 +924,13 @@ def noisy_rows(run, penalties, shares, draws, steps, accel, points, spread, sigm
 
 NOISY = {
     "minutes": 3,
-    "panels": (4, 2),
-    "height": 2.1,
+    "panels": (2, "flipped"),
+    "height": 2.3,
     "accel": 3.0,
     "points": 300,
     "spread": 0.4,
     "sigma2": 0.15**2,
-    "shares": (0.0, 0.1, 0.2),
+    "shares": [0.0, 0.1, 0.2],
     "draws": 20,
     "steps": 2000,
     "quick": {"draws": 2, "steps": 100},
@@ -938,19 +939,19 @@ NOISY = {
 
 @figure(
     "apidopoulos22:fig4",
-    "With wrong labels a strong penalty errs less than weak ones, yet none of them errs less than the first step",
+    "With wrong labels a strong penalty gives smaller test errors than weak ones, but none beats the first step",
     lam="1/t",
     lam0=[100.0, 10.0, 1.0, 0.01],
     **NOISY,
 )
 def apidopoulos22_fig4(run, lam, lam0, **sizes):
     """Data: two Gaussian clouds of {points} points for training and for testing, Gaussian kernel; medians of {draws}
-    draws. Step t of both descents is on hinge loss + {fading} times a ridge penalty. [[For diagonal descent the curves
-    of λ₀ ≤ 10 coincide.]]
+    draws. Step t of both descents is on hinge loss + {fading} times a ridge penalty. Dot: after the first step. [[For
+    diagonal descent the curves of λ₀ ≤ 10 coincide.]]
 
     Clouds N(±(1/2, 1/2), standard deviation {spread:g}), σ = {sigma}, α = {accel:g}, {steps:,} steps, seed {seed}. Test
-    labels are all right. Margin: label × score of the worst training point, the score's weights of length 1. Maximum
-    margin: the exact separator.
+    labels are all right. Maximum margin: the exact separator. The CSV file has margins, too: label × score of the worst
+    training point, the score's weights of length 1.
     """
     run.facts["fading"] = penalty(lam, "λ₀")
     penalties = {f"λ₀ = {in_text(value)}": (lam, value) for value in lam0}
@@ -959,19 +960,18 @@ def apidopoulos22_fig4(run, lam, lam0, **sizes):
 
 @figure(
     "apidopoulos22:fig5",
-    "With wrong labels slow decay of the penalty errs least; fast decay gains inertial descent margin, which "
-    "Apidopoulos et al. deny",
+    "With wrong labels, the slower the penalty decays, the smaller are the test errors",
     lam=["1/log(1+t)", "1/sqrt(t)", "1/t", "1/t^2", "2^-t"],
     lam0=8.0,
     **NOISY,
 )
 def apidopoulos22_fig5(run, lam, lam0, **sizes):
     """Data: two Gaussian clouds of {points} points for training and for testing, Gaussian kernel; medians of {draws}
-    draws. Step t of both descents is on hinge loss + λₜ times a ridge penalty. [[Coinciding: 8/t² and 8/2ᵗ, on the left
-    also 8/t.]]
+    draws. Step t of both descents is on hinge loss + λₜ times a ridge penalty. Dot: after the first step. [[Coinciding:
+    8/t² and 8/2ᵗ, for diagonal descent also 8/t.]]
 
     As Figure 4: clouds N(±(1/2, 1/2), standard deviation {spread:g}), σ = {sigma}, α = {accel:g}, {steps:,} steps, seed
-    {seed}. Test labels are all right.
+    {seed}. Test labels are all right. The CSV file has margins, too.
     """
     penalties = {f"λₜ = {penalty(schedule, lam0)}": (schedule, lam0) for schedule in lam}
     yield from noisy_rows(run, penalties, **sizes)
@@ -980,29 +980,39 @@ def apidopoulos22_fig5(run, lam, lam0, **sizes):
 @apidopoulos22_fig4.drawing
 @apidopoulos22_fig5.drawing
 def _(table, *axes):
-    """Draw a column for each method: margins without wrong labels, then test errors with ever more of them."""
-    for column, (method, part) in enumerate(groups(table, "method")):
-        margins, *errors = axes[column::2]
-        draw_penalties(margins, where(part, flipped=0), "margin")
-        margins.set(title=f"{method}, no wrong labels", ylabel="margin")
-        for ax, (flipped, rows) in zip(errors, groups(part, "flipped"), strict=True):
-            draw_penalties(ax, rows, "test_error")
-            labels = f"{100 * flipped:.0f} % of labels wrong" if flipped else "no wrong labels"
-            ax.set(title=f"{method}, {labels}", ylabel="test error in %", xlabel="iterations")
-            ax.yaxis.set_major_formatter(lambda error, _: f"{100 * error:g}")
-    for left, right in zip(axes[::2], axes[1::2], strict=True):
-        right.sharey(left)
-    for ax in axes:
+    """Draw a row for each method, of test errors with ever more wrong labels."""
+    methods = groups(table, "method")
+    columns = len(axes) // len(methods)
+    for k, ax in enumerate(axes):
         ax.sharex(axes[0])
-        ax.label_outer()
-
-
-def draw_penalties(ax, part, column):
-    for penalty, rows in groups(part, "penalty"):
-        if penalty == EXACT:
-            rule(ax, rows[column][0], label=penalty)
-        else:
-            ax.plot(rows["t"], rows[column], label=penalty)
+        ax.sharey(axes[k % columns])
+    panels = iter(axes)
+    last = []  # panels of a row, with what is at the ends of their lines
+    for method, part in methods:
+        for flipped, rows in groups(part, "flipped"):
+            ax = next(panels)
+            ends = {}
+            for k, (fading, run) in enumerate(groups(rows, "penalty")):
+                percent = 100 * run["test_error"]
+                color = GREY if fading == EXACT else f"C{k % 7}"
+                ends[fading] = percent[-1], color
+                if fading == EXACT:
+                    rule(ax, percent[0])
+                else:
+                    ax.semilogx(run["t"], percent, color=color)
+                    first = percent[0]
+            ax.plot(1, first, "o", color=BLACK, markersize=6, zorder=3)
+            labels = f"{100 * flipped:g} % of labels wrong" if flipped else "no wrong labels"
+            ax.set(title=f"{method},\n{labels}", xlabel="step t")
+            plain(ax.xaxis, 1, 10, 100, 1000, 10_000)
+            ax.tick_params(labelbottom=part is methods[-1][1])
+        last.append((ax, ends))
+    for ax in axes[::columns]:
+        ax.set_ylabel("test error in %")
+    for ax in axes[:columns]:
+        ax.set_xlabel("")
+    for ax, ends in last:
+        name_ends(ax, ends)
 
 
 def real_methods(lam, lam0, accel):

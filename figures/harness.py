@@ -722,15 +722,12 @@ LOOKS = {  # of methods, the same in all pictures; no two have both colour and d
     name: {"color": color, "linestyle": dash}
     for name, (color, dash) in {
         "max_margin": (GREEN, LONG),
-        "norm_margin": (GREEN, "--"),
         "subspace perceptron": (BLACK, "-"),
         "subspace perceptron, span of 5 vectors": (ORANGE, MIXED),
-        "Frank-Wolfe, pairwise": (PURPLE, "-."),
         "perceptron": (BLUE, ":"),
         "NKP": (BLACK, "-."),
         "von Neumann": (ORANGE, ":"),
         "SNKP": (VERMILLION, "--"),
-        "SNKPVN": (GREEN, ":"),
         "ISNKPVN": (SKY, LONG_DOT),
         "ISNKPVN, entropy": (PURPLE, LONG),
         "momentum": (BLUE, "-."),
@@ -745,7 +742,6 @@ LOOKS = {  # of methods, the same in all pictures; no two have both colour and d
         "normalised GD": (VERMILLION, ":"),
         "normalised GD, step 100": (PURPLE, ":"),
         "normalised GD, step 10⁴": (GREEN, MIXED),
-        "homotopic subgradient": (GREEN, "-"),
         "diagonal descent": (BLACK, LONG),
         "inertial descent": (PURPLE, "--"),
         "inertial descent, λ₀ = 10": (GREEN, LONG_DOT),
@@ -754,10 +750,6 @@ LOOKS = {  # of methods, the same in all pictures; no two have both colour and d
         "inertial descent, α = 30": (SKY, MIXED),
         "inertial descent, α = 50": (GREEN, "-."),
         "inertial descent, α = 3, restarts": (BLUE, MIXED),
-        "SVC": (VERMILLION, MIXED),
-        "LIBSVM": (VERMILLION, MIXED),  # which SVC calls
-        "LinearSVC": (SKY, ":"),
-        "PIQP": (ORANGE, "-."),
         "sign descent": (VERMILLION, "-."),
         "coordinate descent": (BLUE, "--"),
         "spectral descent": (ORANGE, LONG),
@@ -847,6 +839,25 @@ def level(ax, y, text, at=0.02, above=True, **options):
         textcoords="offset points",
         **options,
     )
+
+
+def name_ends(ax, ends, apart=0.095):
+    """Write {name: (y, color)} at the right of a panel, at the heights y at which its lines end.
+
+    The names keep the order of the heights, and are this share of the panel's height apart at least.
+    """
+    low, high = ax.get_ylim()
+    places = np.array([(y - low) / (high - low) for y, _ in ends.values()])
+    order = np.argsort(places, kind="stable")
+    room = apart * np.arange(len(order))
+    moved = places[order] - room
+    # Moved up as far as needed, and down as far as needed: the mean is apart, too.
+    up = np.maximum.accumulate(moved)
+    down = np.minimum.accumulate(moved[::-1])[::-1]
+    named = list(ends.items())
+    for k, height in zip(order, (up + down) / 2 + room, strict=True):
+        name, (_, color) = named[k]
+        ax.text(1.03, height, name, color=color, va="center", transform=ax.transAxes)
 
 
 def plain(axis, *ticks):
