@@ -111,6 +111,7 @@ class Figure:
     height : of a panel in inches
     noise : by how much rounding may change a number of the table, beyond 1e-9 of it
     takes_points : whether one's own points may stand for its data
+    is_measured : whether the finding follows from the numbers of the table, so that it is true of all sizes
     sizes : arguments of `rows`: a number, a text, a tuple of just so many, or a list of any number of them
     quick, sample : sizes with --quick, and those for the bundled sample, if they are others
     """
@@ -124,6 +125,7 @@ class Figure:
     height: float
     noise: float
     takes_points: bool
+    is_measured: bool
     sizes: dict
     quick: dict
     sample: dict
@@ -163,14 +165,14 @@ class Figure:
 
     def draw(self, table):
         """Return the Matplotlib figure of a table: title, first paragraph of the caption, panels, a legend below."""
-        heading, caption = self.words(table)
+        title, caption = self.words(table)
         with styled():
             fig = Picture(figsize=(BREADTH, self.height * self.panels[0]))
             self.draw_panels(table, *fig.subplots(*self.grid(table), squeeze=False).flat)
-            if heading:
+            if not self.is_declared(table):
                 for ax in fig.axes:
                     ax.autoscale()  # limits that a drawing sets are those of the declared sizes
-            frame(fig, heading or self.title(table), caption.partition(" | ")[0])
+            frame(fig, title, caption.partition(" | ")[0])
         return fig
 
     def grid(self, table):
@@ -213,12 +215,19 @@ class Figure:
             return re.sub(r"\[\[(.*?)\]\]", r"\1", text)
         return f"{heading} | " + " ".join(re.sub(r"\[\[.*?\]\]", "", text).split())
 
+    def is_declared(self, table):
+        """Return whether a table has the declared sizes; else its caption begins with the key of the figure."""
+        return not getattr(table, "caption", f"{self.key} ").startswith(f"{self.key} ")
+
     def words(self, table):
-        """Return the title that the caption of a table begins with, "" for the declared sizes, and what follows it."""
-        caption = getattr(table, "caption", f"{self.key} with other rows | ")
-        if not caption.startswith(f"{self.key} "):
-            return "", caption
-        heading, _, caption = caption.partition(" | ")
+        """Return the title of a table, and its caption without this title."""
+        if self.is_declared(table):
+            return self.title(table), table.caption
+        if not hasattr(table, "caption"):
+            return f"{self.key} with other rows", ""
+        heading, _, caption = table.caption.partition(" | ")
+        if self.is_measured:
+            return self.title(table), f"{heading}. {caption}"
         return heading, caption
 
     def size(self, name, given):
@@ -280,6 +289,7 @@ def figure(
     height=None,
     noise=0.0,
     takes_points=False,
+    is_measured=False,
     quick=None,
     sample=None,
     **sizes,
@@ -299,6 +309,7 @@ def figure(
             height or {1: 4.0, 2: 2.9, 3: 2.6}[panels[1]],
             noise,
             takes_points,
+            is_measured,
             sizes,
             quick or {},
             sample or {},
@@ -846,8 +857,8 @@ def name_ends(ax, ends, apart=0.095):
 
     The names keep the order of the heights, and are this share of the panel's height apart at least.
     """
-    low, high = ax.get_ylim()
-    places = np.array([(y - low) / (high - low) for y, _ in ends.values()])
+    heights = ax.transData.transform([(1, y) for y, _ in ends.values()])
+    places = ax.transAxes.inverted().transform(heights)[:, 1]
     order = np.argsort(places, kind="stable")
     room = apart * np.arange(len(order))
     moved = places[order] - room
@@ -1055,7 +1066,7 @@ def markdown(lines):
 def section(figure, sizes, table):
     """Return what the report shows of a figure."""
     stem = stem_of(figure.key, sizes)
-    heading, caption = figure.words(table)
+    title, caption = figure.words(table)
     about, *settings = caption.split(" | ")
     command = " ".join([figure.key, *(f"{name}={in_text(size)}" for name, size in sizes.items())])
     taken = "" if sizes else f", {minutes(figure)}"  # other sizes take longer, or less
@@ -1063,7 +1074,7 @@ def section(figure, sizes, table):
     return f"""\
 <a id="{stem}"></a>
 
-### {heading or figure.title(table)}
+### {title}
 
 ![{about}]({stem}.png)
 

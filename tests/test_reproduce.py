@@ -706,6 +706,25 @@ def test_a_curve_that_swings_is_drawn_by_its_peaks():
     assert harness.from_here_on(np.array([5.0, 1, np.nan, 3, 2])).tolist() == [5, 3, 3, 3, 2]
 
 
+def test_names_at_the_ends_of_lines_keep_their_order_and_apart():
+    fig = matplotlib.figure.Figure()
+    ax = fig.subplots()
+    ax.set_ylim(0, 10)
+    ends = {
+        "d": (9.0, "C0"),
+        "a": (2.0, "C1"),
+        "c": (5.01, "C2"),
+        "b": (5.0, "C3"),
+        "e": (9.1, "C4"),
+    }
+    harness.name_ends(ax, ends, apart=0.1)
+    heights = {text.get_text(): text.get_position()[1] for text in ax.texts}
+    assert sorted(heights, key=heights.get) == list("abcde")
+    assert np.diff(sorted(heights.values())).min() >= 0.1 - 1e-12
+    assert heights["a"] == pytest.approx(0.2)  # which is far from the others
+    assert (heights["b"] + heights["c"]) / 2 == pytest.approx(0.5005)
+
+
 # ======================================================================================================
 # RUNS
 # ======================================================================================================
@@ -956,6 +975,17 @@ def test_what_is_said_of_the_declared_sizes_is_said_of_no_others(tmp_path, regis
         assert f"### {title}\n" in harness.section(figure, {"n": 4}, other)
     # Rows that were taken from a table are no longer what was declared.
     assert words_of(figure.draw(harness.where(table, curve="a")))[0] == "d:one with other rows"
+
+
+def test_a_finding_that_is_measured_stands_over_all_sizes(registry):
+    """After it the sizes are told."""
+    figure = registry("c:one", is_measured=True)
+    figure.finding = "there are {count}"
+    figure.numbers(lambda table: {"count": f"{len(table['x'])} of them"})
+    title, about = words_of(figure.draw(figure(n=7)))
+    assert title == "there are 7 of them"
+    assert about == "c:one with n = 7. Random numbers, seed 0."
+    assert words_of(figure.draw(figure())) == ["there are 5 of them", "Random numbers, seed 0."]
 
 
 def test_a_figure_is_drawn_from_python_as_by_the_program(registry, monkeypatch):
