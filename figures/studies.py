@@ -1407,7 +1407,7 @@ def kkt_rows(job, looks, tol, points):
     minutes=8,
     data="mnist",
     panels=(4, 3),
-    height=1.7,
+    height=1.25,
     points=100,
     images=200,
     seeds=3,
@@ -1417,15 +1417,16 @@ def kkt_rows(job, looks, tol, points):
 )
 def kkt(run, points, images, seeds, steps, tol):
     """Data: {points} points of the plane, {images} images of MNIST 3 vs 5; ReLU networks. KKT gap: 0 where a network is
-    stationary for the largest margin in the panel's norm. Thick: steps in this norm. Curves start once a network
-    separates.
+    stationary for the largest margin in the panel's norm. Filled: the optimiser steps in this norm. Lines: the range of
+    {seeds} networks.
 
-    Medians of {seeds} networks, seeds from {seed} on. Layer: by its spectral norm. Plane: 0.3 < |x₁|, |x₂| < 1, label
-    the sign of x₁x₂. MNIST at half its size, 14 × 14, pixels in [0, 1]. No biases; two layers have 32 units, three have
-    32 and 16, the convolutional network 8 filters of 4 × 4 pixels at every second one and 16 of 6 × 6, at first uniform
-    in ±1/√(fan-in). Loss: ln Σ exp(−y f), full batches. Steps, in the optimiser's norm N: the shorter one of 1/(√t
-    N*(gradient)) and 0.01 N(θ). Momentum 0.9; Adam: β = (0.9, 0.99), no epsilon. Margins of tangent rows are known to
-    {tol:g} of themselves; drawn are upper ends, once a network separates. Column kinks: units at a kink of ReLU.
+    After {steps:,} steps, medians; seeds from {seed} on. Layer: by its spectral norm. Plane: 0.3 < |x₁|, |x₂| < 1,
+    label the sign of x₁x₂. MNIST at half its size, 14 × 14, pixels in [0, 1]. No biases; two layers have 32 units,
+    three have 32 and 16, the convolutional network 8 filters of 4 × 4 pixels at every second one and 16 of 6 × 6, at
+    first uniform in ±1/√(fan-in). Loss: ln Σ exp(−y f), full batches. Steps, in the optimiser's norm N: the shorter one
+    of 1/(√t N*(gradient)) and 0.01 N(θ). Momentum 0.9; Adam: β = (0.9, 0.99), no epsilon. Margins of tangent rows are
+    known to {tol:g} of themselves; drawn are upper ends. The CSV file has the gaps on the way, once a network
+    separates. Column kinks: units at a kink of ReLU.
     """
     rng = run.rng()
     corners = rng.choice([-1.0, 1.0], (points, 2))
@@ -1447,33 +1448,26 @@ def kkt(run, points, images, seeds, steps, tol):
 @kkt.drawing
 def _(table, *axes):
     """Draw a row for each network and a column for each norm."""
-    for k, ax in enumerate(axes):
-        ax.sharex(axes[0])
-        ax.sharey(axes[3 * (k // 3)])
+    ends = where(table, t=table["t"].max())
     panels = iter(axes)
-    shapes = {"gradient descent with momentum": "o", "sign descent": "s", "Muon": "^"}
-    words = {"largest layer": "spectral norm"}
-    for problem, part in groups(table, "problem"):
+    places = {method: -place for place, (method, _) in enumerate(groups(table, "method"))}
+    for problem, part in groups(ends, "problem"):
         for norm, of_norm in groups(part, "norm"):
             ax = next(panels)
             for method, runs in groups(of_norm, "method"):
-                own = runs["own"][0]
-                look = LOOKS[method] | {
-                    "linewidth": 1,
-                    "marker": shapes.get(method),
-                    "markersize": 4,
-                }
-                if own == norm:
-                    look |= {"linewidth": 2.3, "label": f"{method}: {words.get(own, own)}"}
-                steps = np.unique(runs["t"])
-                gaps = [np.median(where(runs, t=t)["upper"]) for t in steps]
-                ax.loglog(steps, gaps, **look)
-            plain(ax.xaxis, 100, 1000, 10_000)
-            plain(ax.yaxis)
-            ax.set(ylabel=f"{problem}\nKKT gap", xlabel="step")
+                gap = runs["upper"]
+                look = {"color": BLACK, "linewidth": 1}
+                ax.hlines(places[method], gap.min(), gap.max(), **look)
+                fill = "full" if runs["own"][0] == norm else "none"
+                look |= {"marker": "o", "fillstyle": fill, "markerfacecoloralt": "white"}
+                ax.plot(np.median(gap), places[method], **look)
+            ax.set(xscale="log", xlim=(0.0025, 1.3), ylim=(-len(places) + 0.3, 0.7))
+            ax.set_yticks(list(places.values()), list(places), fontsize=8)
+            ax.set(xlabel="KKT gap", ylabel=problem.replace(", ", ",\n"))
+            plain(ax.xaxis, 0.01, 0.1, 1)
             ax.label_outer()
     for ax, norm in zip(axes, KKT_NORMS, strict=False):
-        ax.set_title({"largest layer": "largest spectral norm of a layer"}.get(norm, norm))
+        ax.set_title({"largest layer": "largest spectral norm"}.get(norm, norm))
 
 
 @kkt.numbers
