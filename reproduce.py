@@ -870,7 +870,6 @@ def _(table, ax):
     label = f"predicted for diagonal descent: a factor {factor:.4f} a step"
     ax.semilogy(rows["t"], rows["predicted"], label=label, **LOOKS["diagonal descent"] | BOUND)
     ax.set(xlabel="iterations t", ylabel="largest margin − margin reached", ylim=(1e-16, 1))
-    ax.xaxis.set_major_formatter("{x:,g}")
 
 
 def with_flips(y, share, rng):

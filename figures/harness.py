@@ -169,9 +169,12 @@ class Figure:
         with styled():
             fig = Picture(figsize=(BREADTH, self.height * self.panels[0]))
             self.draw_panels(table, *fig.subplots(*self.grid(table), squeeze=False).flat)
-            if not self.is_declared(table):
-                for ax in fig.axes:
+            for ax in fig.axes:
+                if not self.is_declared(table):
                     ax.autoscale()  # limits that a drawing sets are those of the declared sizes
+                for axis in (ax.xaxis, ax.yaxis):
+                    if type(axis.get_major_formatter()) is matplotlib.ticker.ScalarFormatter:
+                        axis.set_major_formatter("{x:,g}")  # "1,000", as in words
             frame(fig, title, caption.partition(" | ")[0])
         return fig
 
@@ -796,7 +799,7 @@ class Picture(matplotlib.figure.Figure):
 
 def frame(fig, title, about):
     """Put words above the panels of a figure and one legend below them; the panels keep their height."""
-    title = textwrap.fill(title, 76)
+    title = balanced(title, 76)
     about = textwrap.fill(about, 116)
     strip = 0.12 + 0.2 * len(title.splitlines())  # inches
     above = strip + 0.04 + 0.17 * len(about.splitlines())
@@ -814,6 +817,15 @@ def frame(fig, title, about):
     fig.get_layout_engine().set(rect=(0, 0, 1, 1 - above / height))
     fig.suptitle(title, x=0.012, y=1 - 0.08 / height, ha="left", va="top")
     fig.text(0.012, 1 - strip / height, about, va="top", color="0.25")
+
+
+def balanced(text, width):
+    """Break a text into the fewest lines of at most so many letters, about equally long."""
+    count = len(textwrap.wrap(text, width))
+    widths = range(math.ceil(len(text) / count), width + 1)
+    return next(
+        text for text in map(partial(textwrap.fill, text), widths) if text.count("\n") < count
+    )
 
 
 def legend_columns(labels):

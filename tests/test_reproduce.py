@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import tarfile
+import textwrap
 import time
 from collections import Counter
 from pathlib import Path
@@ -704,6 +705,25 @@ def test_the_same_numbers_give_the_same_bytes(tmp_path, registry, suffix, monkey
 
 def test_a_curve_that_swings_is_drawn_by_its_peaks():
     assert harness.from_here_on(np.array([5.0, 1, np.nan, 3, 2])).tolist() == [5, 3, 3, 3, 2]
+
+
+@pytest.mark.parametrize("width", [20, 33, 76])
+def test_a_title_is_broken_into_few_lines_of_about_one_length(width):
+    for figure in harness.FIGURES.values():
+        text = figure.finding
+        lines = harness.balanced(text, width).split("\n")
+        assert " ".join(lines) == text
+        assert len(lines) == len(textwrap.wrap(text, width))
+        longest = max(map(len, lines))
+        assert longest <= width
+        assert len(textwrap.wrap(text, longest - 1)) > len(lines)  # no narrower block has as few
+
+
+def test_numbers_at_axes_have_commas(registry):
+    figure = registry("c:one", n=1500, drawing=lambda table, ax: ax.plot(table["x"], -table["x"]))
+    [ax] = figure.draw(figure()).axes
+    assert ax.xaxis.get_major_formatter()(1000.0) == "1,000"
+    assert ax.yaxis.get_major_formatter()(-1000.0) == "−1,000"
 
 
 def test_names_at_the_ends_of_lines_keep_their_order_and_apart():
