@@ -1354,11 +1354,12 @@ def main(arguments=None):
     """Do what a command line says, and return the exit code."""
     options = parse(arguments)
     is_report = options.names == ["report"]
+    is_list = not options.names or "list" in options.names
     names = [] if is_report else [name for name in options.names if name != "list"]
     try:
         run = Run(data=options.data)
         figures, sizes = select(names or ["all"])
-        for figure in figures:
+        for figure in [] if is_list or is_report else figures:
             figure.check(run)
     except ValueError as error:
         print(error, file=sys.stderr)
@@ -1371,7 +1372,7 @@ def main(arguments=None):
             report()
             return 0
         named_folders(run.data)
-        if "list" in options.names or not options.names:
+        if is_list:
             print(*listing(figures, run.data), sep="\n")
             return 0
         check_writable(options.out or default_folder(options.quick, Run()))

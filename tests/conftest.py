@@ -11,7 +11,7 @@
     10 classifier       test_classifier; test_peers, beside other packages; test_cluster
     the whole module    test_module: its map, README, manual and docstrings as they run, threads, processes, caches
 
-    reproduce.py        test_reproduce: every figure, data, files, command line, report, pages
+    figures/harness.py  test_reproduce: every figure, data, files, command line, report, pages
     figures             test_figures, of the papers; test_studies, our own; test_networks
 
 Generic tests run over the calls and instances of instances.py.  The fixtures: a single thread; and for the tests of

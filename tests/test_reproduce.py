@@ -1,4 +1,4 @@
-"""reproduce.py: every figure, data from wherever they are, whole files or none, command line, report, pages."""
+"""Of reproduce.py what is in harness.py: every figure, its sizes, data, whole files or none, command line, pages."""
 
 import builtins
 import contextlib
@@ -1096,6 +1096,7 @@ def test_own_points_go_to_figures_that_take_them_and_to_files_of_their_own(
     path.write_text("1,2,a\n3,4,b\n" * 5)
     assert harness.main(["race", "d:one", "--data", str(path)]) == 2
     assert "race takes no points of one's own; these do: d:one" in capsys.readouterr().err
+    assert harness.main(["list", "--data", str(path)]) == 0
     assert harness.main(["d:one", "--data", str(path)]) == 0
     assert files_under(harness.FOLDER) == ["d-one-datamine.csv", "d-one-datamine.png"]
     with pytest.raises(ValueError, match="race takes no points"):
