@@ -1205,7 +1205,7 @@ def select(words):
 
 
 def listing(figures, given):
-    """Return the lines of the list."""
+    """Return the lines of the list; of a single figure they have the sizes, too."""
     lines = [("figure", "data", "time", "finding")]
     for figure in figures:
         data = "here" if figure.data else "-"
@@ -1217,9 +1217,14 @@ def listing(figures, given):
             finding = figure.title(read_table(saved))
         lines.append((figure.key, data, minutes(figure), finding))
     width = max(len(key) for key, *_ in lines)
+    about = []
+    if len(figures) == 1:
+        sizes = (f"{name}={in_text(size)}" for name, size in figures[0].sizes.items())
+        about = [f"sizes: {' '.join(sizes) or 'none'}"]
     return [
         *(f"{key:{width}}  {data:7}  {time:>6}  {words}" for key, data, time, words in lines),
         "",
+        *about,
         "data: missing is downloaded; where there is no network, a sample of MNIST stands in",
         "time: on two cores; --quick takes seconds",
     ]
@@ -1227,14 +1232,13 @@ def listing(figures, given):
 
 EPILOG = """\
 names: ji21:fig2; ji21, all of a paper; fig3, of all; open, all with this in their name
-sizes: images=60000, digits=3,5, lam0=1; a name that a figure does not have is answered by those that it has
+sizes: images=60000, digits=3,5, lam0=1; list ji21:fig1 says which a figure has
 list says what there is; report renews the pages from the CSV files
 exit codes: 0 done, 1 a figure is missing, 2 bad command line, 130 interrupted"""
 
 
 def parse(arguments):
     parser = argparse.ArgumentParser(
-        prog="reproduce.py",
         description="Draws the figures of the papers, with a CSV file of the plotted numbers.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,

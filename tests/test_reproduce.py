@@ -956,6 +956,16 @@ def test_sizes_are_the_same_from_text_and_from_python(registry, words, values, s
     assert files_under(harness.FOLDER) == [f"c-one-{stem}.csv", f"c-one-{stem}.png"]
 
 
+def test_the_list_of_one_figure_has_its_sizes_as_the_command_line_takes_them(registry, capsys):
+    registry("c:one", **SIZES)
+    assert harness.main(["list", "c:one"]) == 0
+    [sizes] = re.findall("^sizes: (.*)$", capsys.readouterr().out, re.MULTILINE)
+    assert sizes == "n=10 tol=0.1 pair=0,1 few=0.5 how=max"
+    assert harness.select(["c:one", *sizes.split()])[1] == SIZES
+    assert harness.main(["list", "c:one", "race"]) == 0
+    assert "sizes:" not in capsys.readouterr().out
+
+
 def test_a_name_that_ends_in_a_digit_is_kept_apart_from_its_number():
     assert harness.stem_of("a:b", {"lam0": 1.0}) != harness.stem_of("a:b", {"lam": "01"})
 
