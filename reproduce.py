@@ -403,8 +403,7 @@ def _(table, margins, errors):
     ends = momentum["margin"], momentum["upper"]
     look = {"color": BLUE, "alpha": 0.15, "linewidth": 0}
     margins.fill_between(momentum["t"], *ends, label="momentum's certified interval", **look)
-    look = {"color": BLUE, "linestyle": "-", "linewidth": 0.9}
-    margins.plot(momentum["t"], momentum["upper"], label="momentum's upper bound", **look)
+    margins.plot(momentum["t"], momentum["upper"], color=BLUE, linestyle="-", linewidth=0.9)
     level(margins, 0, "above: separated", 0.98, ha="right")
     margins.set(xlabel="iterations t", ylabel="margin", ylim=(-0.3, 0.17))
     errors.set(xlabel="iterations t", ylabel="test error in %", ylim=(0, 20))
@@ -869,7 +868,8 @@ def _(table, ax):
     factor = rows["predicted"][1] / rows["predicted"][0]
     label = f"predicted for diagonal descent: a factor {factor:.4f} a step"
     ax.semilogy(rows["t"], rows["predicted"], label=label, **LOOKS["diagonal descent"] | BOUND)
-    ax.set(xlabel="iterations t", ylabel="largest margin − margin reached", ylim=(1e-16, 1))
+    ax.set(xlabel="iterations t", ylabel="largest margin − margin reached", ylim=(1e-15, 1))
+    ax.margins(x=0)
 
 
 def with_flips(y, share, rng):
@@ -1184,6 +1184,7 @@ def _(table, *axes):
         printed = part["printed"][0]
         rule(ax, x=printed, label="width in the text of Apidopoulos et al.")
         rule(ax, x=printed**2, label="width in their code", linestyle="--")
+        level(ax, 1, "not separated" if ax is axes[0] else "")
         ax.set(title=data, xlabel="width σ² of the kernel", ylabel="gap / maximum margin")
         plain(ax.xaxis)
 
@@ -1282,7 +1283,7 @@ def _(table, errors, differences):
                 ax.errorbar(place, values.mean(), deviation, label=method, **look)
     rule(differences, 0, zorder=1)
     errors.set(title="test error", ylabel="test error in %")
-    differences.set(title="test error − that of SVMs of hinge loss", ylabel="difference in %")
+    differences.set(title="test error − that of SVMs of hinge loss", ylabel="difference in points")
     for ax in (errors, differences):
         ax.set(xlabel="wrong labels in %", xticks=[100 * flipped for flipped, _ in parts])
 

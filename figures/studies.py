@@ -70,7 +70,8 @@ def quadrants(run):
 
 @figure(
     "front",
-    "momentum knows the margin to {percent} % after {slow} products, max_margin to nine digits after {fast} of one",
+    "After {slow} products momentum's interval is still {percent}\N{NO-BREAK SPACE}% wide; max_margin has nine digits "
+    "after {fast} of one",
     minutes=0.05,
     height=2.8,
     products=10_000,
@@ -387,7 +388,8 @@ def with_easy_points(hard, n, rng):
 
 @figure(
     "open1",
-    "With the entropy prox easy points cost no iterations; the Euclidean one comes first to the finest certificates",
+    "With the entropy prox more easy points cost no more iterations; the Euclidean one comes first to the finest "
+    "certificates",
     minutes=1,
     panels=(1, 2),
     doublings=12,
@@ -2079,6 +2081,8 @@ def _(table, *axes):
         ax.hist(found, edges, stacked=True, **look)
         some, none, undecided = by_status(rows)
         ax.set_title(f"by {separator}:\n{some} have a margin, {none} none, {undecided} undecided")
+        if some:
+            rule(ax, x=np.median(np.concatenate(found)), label="median")
         ax.set(xscale="log", xlabel="largest margin ρ of a data set", ylabel="number of data sets")
         ax.yaxis.get_major_locator().set_params(integer=True)
         ax.set_axisbelow(True)
