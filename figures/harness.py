@@ -168,7 +168,8 @@ class Figure:
         title, caption = self.words(table)
         with styled():
             fig = Picture(figsize=(BREADTH, self.height * self.panels[0]))
-            self.draw_panels(table, *fig.subplots(*self.grid(table), squeeze=False).flat)
+            axes = fig.subplots(*self.grid(table), squeeze=False)
+            self.draw_panels(dict(table), *axes.flat)  # a drawing may add columns to its copy
             for ax in fig.axes:
                 if not self.is_declared(table):
                     ax.autoscale()  # limits that a drawing sets are those of the declared sizes

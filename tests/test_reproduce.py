@@ -1033,6 +1033,17 @@ def test_a_figure_is_drawn_from_python_as_by_the_program(registry, monkeypatch):
     assert out.getvalue() == (harness.FOLDER / "c-one-n7.png").read_bytes()
 
 
+def test_a_drawing_changes_no_table(registry):
+    def draw(table, ax):
+        table["twice"] = 2 * table["y"]
+        ax.plot(table["twice"])
+
+    figure = registry("c:one", drawing=draw)
+    table = figure()
+    figure.draw(table)
+    assert list(table) == ["curve", "x", "y"]
+
+
 def test_limits_of_the_declared_sizes_cut_no_curve_of_others(registry):
     def draw(table, ax):
         ax.plot(table["x"], 100 * table["y"])
