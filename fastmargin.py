@@ -4521,7 +4521,8 @@ class _OnDemand(_Store):
     def without_zeros(self):
         """Return the same without coordinates that are 0 in all points; they change no value of a named kernel."""
         rows = self.prepared.rows
-        if _is_sparse(rows) or _is_mapped(rows):
+        is_named = type(self.kernel) in _KERNELS.values()
+        if not is_named or _is_sparse(rows) or _is_mapped(rows):
             return self
         is_used = rows.any(axis=0)
         if is_used.all():
@@ -4629,7 +4630,7 @@ def gram(
         The points; for kernel="precomputed" (n, n), the matrix K(x_i, x_j); for a function also a list of n objects.
     y : array, shape (n,), optional
         Labels, -1 or +1; None gives the unsigned matrix K.
-    kernel : str or callable
+    kernel : str, callable or Kernel
         "linear": <x, x'>;
         "poly": (gamma <x, x'> + coef0)^degree;
         "rbf": exp(-gamma ||x - x'||^2);
@@ -4637,6 +4638,7 @@ def gram(
         "ntk": ||x|| ||x'|| (sin t + 2 (pi - t) cos t) / (2 pi), with t the angle between x and x', the limit for
         w_j ~ N(0, I) and m -> infinity of the tangent kernel of f(x) = m^(-1/2) sum_j a_j relu(w_j'x) in both layers,
         with a_j = +-1;
+        a `Kernel` of your own, whose subclass has the methods `_fill`, `diagonal` and `rounding`;
         "precomputed": X is the matrix;
         a function ``kernel(A, B)`` that returns the values K(a_i, b_j), (k, m), for two sets of points, (k, d) and
         (m, d), which are copies in float64.  It must be symmetric and positive semi-definite.  Its points may be of
@@ -4712,10 +4714,11 @@ def gram(
     kernel, points = _kernel_and_points(X, kernel, normalize, intercept, params)
     if is_given:  # new points come with their values
         points = points._replace(rows=np.empty((len(X), 0)))
-    elif kernel.function is not None:
+    is_function = isinstance(kernel, _Function)
+    if is_function:
         values, error = _symmetric(kernel.table(points), "kernel(X, X)")
     points = _OnDemand(kernel, points, _columns(X))
-    if not is_given and kernel.function is None:
+    if not (is_given or is_function):
         evaluated = points.without_zeros()
         values, error = evaluated.dense(), evaluated.error
     matrix = _Matrix(values, error)
@@ -4742,8 +4745,8 @@ def lazy_gram(
         The points; memory-mapped ones stay in their file, as with `features`.
     y : array, shape (n,), optional
         Labels, -1 or +1; None gives the unsigned K.
-    kernel : str
-        "linear", "poly", "rbf", "laplacian" or "ntk", as in `gram`.
+    kernel : str or Kernel
+        "linear", "poly", "rbf", "laplacian" or "ntk", or a `Kernel` of your own, as in `gram`.
     normalize : {"unit", "max", None}
         As in `gram`.
     intercept : float or "free"

@@ -7,767 +7,76 @@
     python reproduce.py open              all figures with this in their name
     python reproduce.py ji21:fig3 images=60000 seeds=1
                                           other sizes, which the names of its files tell
+    python reproduce.py ji21:fig1 digits=6,7 step=0.5
+                                          other parameters: sizes, too, as all arguments of a figure
+    python reproduce.py ji21:fig1 --data points.csv
+                                          for your own points: numbers and a label in each line
     python reproduce.py all --quick       everything, on reduced work, into figures/quick
     python reproduce.py all --redraw --format pdf --out pdf
                                           everything as PDF into the folder pdf: nothing is computed
     python reproduce.py report            renews what README.md and the pages in figures/ show of the figures
 
-Figures of reduced work or of a sample of the data go to figures/quick, so that they replace no full one, unless --out
-names a folder. --redraw draws from the CSV file in --out, or, where there is none, from that in figures (with --quick,
-figures/quick). Off a terminal a line a minute says how far a long computation is.
-
-Processors round differently. If the CSV file in figures agrees with what was computed, it stays, and so does the PNG
-file beside it; --redraw draws this anew. They agree if caption, columns and text are the same, and if no number differs
-by more than 1e-9 of itself, plus what the figure declares as its noise. So measured seconds are written each time.
-
-HTRU2 is bundled in tests/data. MNIST and CIFAR-10 are looked for in --data, then $FASTMARGIN_DATA, then the per-user
-cache, ~/.cache/fastmargin or below $XDG_CACHE_HOME; what is missing is downloaded into the cache. Without a network a
-bundled sample of MNIST is used.
-
-A CSV file is saved before its picture is drawn, from these numbers and nothing else. It begins with the caption, after
-"# "; then come the names of the columns and the rows, text in quotes, numbers without and to the last bit.
-
-Sections: Figures (how one is written), Data, Tables, Drawing, Runs; ramdas14, ji21, apidopoulos22; Report, Command
-line. Our own studies are in figures/studies.py.
+From Python: FIGURES["ji21:fig1"](digits=(6, 7), steps=300) returns the table, and its draw(table) the Matplotlib
+figure. figures/harness.py is what figures have in common: data, tables, drawing, command line. Our own studies are in
+figures/studies.py.
 """
 
-import sys
-
-if __name__ == "__main__":
-    # The program is the module `reproduce`, and nothing below runs as "__main__": so there is one registry of figures,
-    # from which figures/studies.py imports, and processes find their functions. Python looks for both files in the
-    # folder of this one, wherever it is started.
-    try:
-        from reproduce import program
-    except ImportError as error:
-        sys.exit(f'{error}; to install what the figures need: pip install ".[figures]"')
-    except KeyboardInterrupt:
-        sys.exit(130)
-    sys.exit(program())
-
-import argparse
-import contextlib
-import csv
-import gzip
-import hashlib
-import html
-import inspect
-import io
 import itertools
-import lzma
 import math
-import multiprocessing
-import os
-import re
-import signal
-import tarfile
-import tempfile
-import textwrap
-import time
-import urllib.request
-import zlib
-from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+import sys
 from functools import partial
-from pathlib import Path
-from typing import NamedTuple
 
-import matplotlib.figure
-import matplotlib.style
-import matplotlib.ticker
-import numpy as np
-from numba.core.compiler_lock import global_compiler_lock
-from tqdm import tqdm
-
-import fastmargin as fm
-from figures import networks
-
-ROOT = Path(__file__).resolve().parent
-FOLDER = ROOT / "figures"
-
-
-# ======================================================================================================================
-# Figures
-#
-# A figure is two functions side by side. The first yields rows, dicts {column: a value or an array}. It takes a Run and
-# sizes, which the decorator gives; its docstring is the caption. The second draws the table of these rows, and looks at
-# nothing else.
-#
-#     @figure("new", "What the picture shows", minutes=1, panels=(1, 2), steps=10_000, quick={"steps": 100})
-#     def new(run, steps):
-#         """Data: what the picture must say of data and symbols, in two lines at most.
-#
-#         The settings, which stand below the picture in the report: {steps:,} steps, seed {seed}.
-#         """
-#         yield {"method": "momentum", "t": np.arange(steps), "gap": ...}
-#
-#
-#     @new.draw
-#     def _(table, left, right):
-#         for method, rows in groups(table, "method"):
-#             left.loglog(rows["t"], rows["gap"], label=method, **LOOKS[method])
-#
-# Nothing else is needed: the CSV file, the picture, `list` and the report follow.
-# ======================================================================================================================
-
-
-@dataclass
-class Figure:
-    """A figure, as the decorator @figure has it.
-
-    Attributes
-    ----------
-    key : its name; that of Figure 1 of a paper is "paper:fig1"
-    finding : a sentence, the title of the picture; {name} in it is a number of the table, see `numbers`
-    rows : the function of its rows
-    minutes : that it takes on two cores, roughly
-    data : the names of the data sets that it loads
-    panels, height : rows and columns of panels, and the height of one in inches
-    sizes, quick : arguments of `rows`, and those that are others with --quick
-    noise : by how much rounding may change a number of the table, beyond 1e-9 of it
-    """
-
-    key: str
-    finding: str
-    rows: Callable
-    minutes: float
-    data: list
-    panels: tuple
-    height: float
-    noise: float
-    sizes: dict
-    quick: dict
-    drawing: Callable = None
-    numbers_of: Callable = lambda table: {}
-    table_of: Callable = None
-
-    def draw(self, function):
-        """Decorate the function (table, *axes) that draws the panels."""
-        self.drawing = function
-        return function
-
-    def numbers(self, function):
-        """Decorate a function of the table that returns {name: text}, for the finding and the pages."""
-        self.numbers_of = function
-        return function
-
-    def table(self, function):
-        """Decorate a function of the table that returns what a page shows of it, in Markdown."""
-        self.table_of = function
-        return function
-
-    def title(self, table):
-        """Return the finding with its numbers."""
-        return self.finding.format(**self.numbers_of(table))
-
-    def caption(self, values):
-        """Return the docstring of `rows` in one line, with these values in its fields and " | " between paragraphs."""
-        paragraphs = inspect.cleandoc(self.rows.__doc__).split("\n\n")
-        return " | ".join(" ".join(part.split()) for part in paragraphs).format(**values)
-
-
-FIGURES = {}
-
-
-def figure(
-    key, finding, *, minutes, data="", panels=(1, 1), height=None, noise=0.0, quick=None, **sizes
-):
-    """Register the decorated function of rows as a Figure; `data` are names in DATA, separated by spaces."""
-
-    def register(rows):
-        if key in FIGURES:
-            raise ValueError(f"there are two figures {key!r}")
-        inches = height or {1: 4.0, 2: 2.9, 3: 2.6}[panels[1]]
-        FIGURES[key] = Figure(
-            key, finding, rows, minutes, data.split(), panels, inches, noise, sizes, quick or {}
-        )
-        return FIGURES[key]
-
-    return register
-
-
-@dataclass
-class Run:
-    """What the rows of a figure are given: the seed, the data, bars.
-
-    Attributes
-    ----------
-    facts : what a figure puts into its caption, {field: value}, beside its sizes and the seed
-    sampled : the data sets of which it has seen only a sample
-    """
-
-    seed: int = 0
-    progress: bool = True
-    data: Path | None = None
-    title: str = ""
-    facts: dict = field(default_factory=dict)
-    sampled: set = field(default_factory=set)
-
-    def rng(self):
-        return np.random.default_rng(self.seed)
-
-    def bar(self, items, what="", **options):
-        """Return a tqdm bar over items; off a terminal it writes a line a minute."""
-        if sys.stderr.isatty():
-            options["leave"] = False
-        else:
-            line = "{desc}: {n_fmt} of {total_fmt}, {elapsed} gone, {remaining} to go\n"
-            options |= {"delay": 60, "mininterval": 60, "maxinterval": 60, "bar_format": line}
-        title = f"{self.title}, {what}" if what else self.title
-        return tqdm(items, title, disable=not self.progress, **options)
-
-    def load(self, name):
-        """Return {file: its content} of a data set, read once a program, and note whether it is a sample."""
-        place = name, self.data
-        if place not in LOADED:
-            LOADED[place] = load(name, self)
-        contents, is_sample = LOADED[place]
-        if is_sample:
-            self.sampled.add(name)
-        return contents
-
-    def mnist(self, *digits):
-        """Return X, y, X_test, y_test of MNIST, pixels / 255, labels 0..9; of digits a, b those two, -1 for a."""
-        contents = self.load("mnist")
-        arrays = []
-        for part in ("train", "t10k"):
-            pixels = np.frombuffer(contents[f"{part}-images-idx3-ubyte"], np.uint8, offset=16)
-            y = np.frombuffer(contents[f"{part}-labels-idx1-ubyte"], np.uint8, offset=8)
-            X = pixels.reshape(len(y), -1)
-            y = y.astype(np.int64)
-            if digits:
-                chosen = np.isin(y, digits)
-                X = X[chosen]
-                y = np.where(y[chosen] == digits[1], 1, -1)
-            arrays += [X / 255.0, y]
-        return arrays
-
-    def htru2(self):
-        """Return HTRU2, candidates for pulsars as they come: X (17898, 8), y = +1 for a pulsar, else -1."""
-        table = np.loadtxt(io.BytesIO(self.load("htru2")["HTRU_2.csv"]), delimiter=",")
-        return np.ascontiguousarray(table[:, :-1]), np.where(table[:, -1] == 1, 1, -1)
-
-    def cifar10(self):
-        """Return X, y, X_test, y_test of CIFAR-10's first batches: images (10000, 32, 32, 3) uint8, labels 0..9."""
-        arrays = []
-        for content in self.load("cifar10").values():
-            # A record has one byte for the label, then the planes R, G and B.
-            records = np.frombuffer(content, np.uint8).reshape(-1, 1 + 3 * 32 * 32)
-            images = records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
-            arrays += [np.ascontiguousarray(images), records[:, 0].astype(np.int64)]
-        return arrays
-
-
-# ======================================================================================================================
-# Data
-# ======================================================================================================================
-
-
-class DataError(Exception):
-    """Data that are missing or damaged; the message is one sentence for the user."""
-
-
-class DataSet(NamedTuple):
-    """A data set: its files and those bundled in tests/data are {name: SHA-256 of the content, unpacked}.
-
-    The address with {} has each file; another is that of a tar archive.
-    """
-
-    files: dict
-    address: str
-    bundled: dict
-
-
-HTRU2 = {"HTRU_2.csv": "b2b388ceaa9718d00f6feba97bfe7096ee61996526cee2bea94e9dd034e9cbbe"}
-DATA = {
-    "mnist": DataSet(
-        {
-            "train-images-idx3-ubyte": "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
-            "train-labels-idx1-ubyte": "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
-            "t10k-images-idx3-ubyte": "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
-            "t10k-labels-idx1-ubyte": "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
-        },
-        "https://ossci-datasets.s3.amazonaws.com/mnist/{}.gz",
-        bundled={
-            "train-images-idx3-ubyte": "8b624bf61e70a0fa4a26770a1e0f94f6ef5c19ee8a3a1d929c770a8f36a2218c",
-            "train-labels-idx1-ubyte": "892833e730609f103558b43c591e21c168c98765aea5b68e3dd29b9253145d89",
-            "t10k-images-idx3-ubyte": "38877d1501654107ea6bd75efee5aa10b45d73ecc36b2bcf62bc50772e472a5e",
-            "t10k-labels-idx1-ubyte": "4912294106a847d5c0900bdc99750ed9d293b530f38dff2f8656b863b20d5f63",
-        },
-    ),
-    "htru2": DataSet(HTRU2, "", bundled=HTRU2),
-    "cifar10": DataSet(
-        {
-            "data_batch_1.bin": "cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5",
-            "test_batch.bin": "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b",
-        },
-        "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
-        bundled={},
-    ),
-}
-BUNDLED = ROOT / "tests" / "data"
-TIMEOUT = 20.0  # seconds without an answer
-LOADED = {}  # what Run.load has read
-
-
-def load(name, run):
-    """Read a data set, after a download if need be: {file: its content}, and whether this is the bundled sample."""
-    files, address, bundled = DATA[name]
-    found = find(name, run.data)
-    if found:
-        return read(found, files), False
-    try:
-        return download(name, run), False
-    except DataError as error:
-        sample = files_in(BUNDLED / name, bundled)
-        if not sample:
-            raise DataError(f"{error}; put {' and '.join(files)} there, from {address}") from None
-        print(f"{error}; using the bundled sample in tests/data", file=sys.stderr)
-        return read(sample, bundled), True
-
-
-def find(name, given):
-    """Return {file: its path} of a data set in the first folder that has it whole, else {}; `given` is from --data."""
-    files, _, bundled = DATA[name]
-    folders = [*named_folders(given), cache_folder()]
-    if bundled == files:
-        folders.insert(0, BUNDLED)
-    return next(filter(None, (files_in(folder / name, files) for folder in folders)), {})
-
-
-def named_folders(given):
-    """Return the folders that the user has named; a DataError if one does not exist."""
-    folders = [Path(name) for name in (given, os.environ.get("FASTMARGIN_DATA")) if name]
-    for folder in folders:
-        if not folder.is_dir():
-            named = "given with --data or $FASTMARGIN_DATA"
-            raise DataError(f"the data folder {folder} does not exist ({named})")
-    return folders
-
-
-def cache_folder():
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fastmargin"
-
-
-def files_in(folder, names):
-    """Return {name: its path} of files in a folder, packed or not; {} unless all are there."""
-    found = {}
-    for name, ending in itertools.product(names, ("", ".gz", ".xz")):
-        path = folder / (name + ending)
-        if path.is_file():
-            found[name] = path
-    return found if len(found) == len(names) else {}
-
-
-def read(paths, digests):
-    return {name: checked(path.read_bytes(), digests[name], path) for name, path in paths.items()}
-
-
-# How to unpack a file that begins with these bytes.
-UNPACK = {b"\x1f\x8b": gzip.decompress, b"\xfd7": lzma.decompress}
-
-
-def checked(raw, digest, where):
-    """Return the content of a file, unpacked if it is packed, after a look at its SHA-256."""
-    try:
-        content = UNPACK.get(raw[:2], bytes)(raw)
-    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
-        raise DataError(f"{where}: damaged or truncated ({error})") from None
-    found = hashlib.sha256(content).hexdigest()
-    if found != digest:
-        message = f"wrong content: SHA-256 (unpacked) is {found}, expected {digest}"
-        raise DataError(f"{where}: {message}")
-    return content
-
-
-def download(name, run):
-    """Download a data set and keep it in the cache: {file: its content}."""
-    files, address, _ = DATA[name]
-    try:
-        if "{}" in address:
-            raw = {file: get(address.format(file), run) for file in files}
-        else:
-            with tarfile.open(fileobj=io.BytesIO(get(address, run))) as archive:
-                raw = {
-                    Path(member.name).name: archive.extractfile(member).read()
-                    for member in archive
-                    if Path(member.name).name in files
-                }
-        contents = {file: checked(raw[file], digest, file) for file, digest in files.items()}
-    except Exception as error:  # noqa: BLE001 - whatever an address sends, the user reads one sentence
-        places = f"the folder {name}/ of --data, $FASTMARGIN_DATA or {cache_folder()}"
-        raise DataError(f"{name}: not in {places}, and not downloaded ({error})") from None
-    try:
-        for file, content in contents.items():
-            with atomic(cache_folder() / name / file) as part:
-                part.write_bytes(content)
-    except OSError as error:  # a cache that cannot be written is no reason not to go on
-        print(f"{name} not kept in the cache: {error}", file=sys.stderr)
-    return contents
-
-
-def get(address, run):
-    """Download what is behind an address, under a bar that counts blocks of 2^20 bytes."""
-    request = urllib.request.Request(address, headers={"User-Agent": "fastmargin"})
-    with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
-        blocks = iter(partial(answer.read, 1 << 20), b"")
-        return b"".join(run.bar(blocks, Path(address).name, unit="MB"))
-
-
-@contextlib.contextmanager
-def atomic(path):
-    """Yield a temporary path that becomes `path` at the end, or vanishes if anything is raised."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        yield part
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
-
-
-# ======================================================================================================================
-# Tables
-#
-# A table is a dict {name: column}, the columns equally long arrays of text or of float64.
-# ======================================================================================================================
-
-
-def stack(rows):
-    """Put rows {column: a value or an array} below each other; a single value stands in each line of its row."""
-    columns = {}
-    for row in rows:
-        filled = np.broadcast_arrays(*map(np.atleast_1d, row.values()))
-        for name, values in zip(row, filled, strict=True):
-            columns.setdefault(name, []).append(values)
-    return {name: np.concatenate(parts) for name, parts in columns.items()}
-
-
-def write_table(path, table, caption):
-    """Write the caption after "# ", the names of the columns, the lines: numbers to the last bit, text in quotes."""
-    lines = zip(*(column.tolist() for column in table.values()), strict=True)
-    with open(path, "w", encoding="utf-8", newline="") as file:
-        file.write(f"# {caption}\n")
-        writer = csv.writer(file, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
-        writer.writerows([table, *lines])
-
-
-def read_table(path):
-    """Return the table and the caption that write_table put into a file; a DataError if it does not hold them."""
-    try:
-        with open(path, encoding="utf-8", newline="") as file:
-            caption = file.readline().removeprefix("# ").rstrip("\n")
-            # What has no quotes is a number.
-            header, *lines = csv.reader(file, quoting=csv.QUOTE_NONNUMERIC)
-        columns = zip(*lines, strict=True)
-        return dict(zip(header, map(np.array, columns), strict=True)), caption
-    except (ValueError, csv.Error) as error:
-        raise DataError(f"{path}: not a table of this program ({error})") from None
-
-
-TOLERANCE = 1e-9  # of a number: processors round differently
-
-
-def agree(table, kept, noise):
-    """Say whether columns and text of two tables are the same, and |a − b| <= noise + 1e-9 |b| for their numbers."""
-
-    def same(a, b):
-        if len(a) != len(b) or "U" in (a.dtype.kind, b.dtype.kind):
-            return np.array_equal(a, b)
-        return np.isclose(a, b, TOLERANCE, noise, equal_nan=True).all()
-
-    return list(table) == list(kept) and all(map(same, table.values(), kept.values()))
-
-
-def where(table, **values):
-    """Return the rows in which the named columns have these values."""
-    chosen = np.logical_and.reduce([table[name] == value for name, value in values.items()])
-    return {name: column[chosen] for name, column in table.items()}
-
-
-def groups(table, name):
-    """Return [(value, its rows)] for the values of a column, in the order of their first appearance."""
-    values = dict.fromkeys(table[name].tolist())
-    return [(value, where(table, **{name: value})) for value in values]
-
-
-def by_seed(table, name):
-    """Return a column as an array (seeds, points); all seeds have the same number of points."""
-    return np.array([rows[name] for _, rows in groups(table, "seed")])
-
-
-# ======================================================================================================================
-# Drawing
-# ======================================================================================================================
-
-STYLE = FOLDER / "style.mplstyle"
-METADATA = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}
-BREADTH = 8.0  # inches: 1,600 pixels
-
-LONG = (0, (7, 2))
-MIXED = (0, (5, 1, 1, 1, 1, 1))
-LONG_DOT = (0, (9, 2, 1, 2))
-# The colours of the style, by number
-BLACK, VERMILLION, BLUE, GREEN, PURPLE, ORANGE, SKY = (f"C{i}" for i in range(7))
-GREY = "0.45"  # of what is no curve: reference lines and what is said of them
-LOOKS = {  # of methods, the same in all pictures; no two have both colour and dash
-    name: {"color": color, "linestyle": dash}
-    for name, (color, dash) in {
-        "max_margin": (GREEN, LONG),
-        "norm_margin": (GREEN, "--"),
-        "subspace perceptron": (BLACK, "-"),
-        "subspace perceptron, span of 5 vectors": (ORANGE, MIXED),
-        "Frank-Wolfe, pairwise": (PURPLE, "-."),
-        "perceptron": (BLUE, ":"),
-        "NKP": (BLACK, "-."),
-        "von Neumann": (ORANGE, ":"),
-        "SNKP": (VERMILLION, "--"),
-        "SNKPVN": (GREEN, ":"),
-        "ISNKPVN": (SKY, LONG_DOT),
-        "ISNKPVN, entropy": (PURPLE, LONG),
-        "momentum": (BLUE, "-."),
-        "sampling with momentum": (SKY, "-"),
-        "sampling without momentum": (ORANGE, "--"),
-        "sampling without momentum, step of Theorem 4.1": (VERMILLION, LONG),
-        "batch perceptron": (PURPLE, MIXED),
-        "batch perceptron, last iterate": (BLACK, ":"),
-        "gradient descent": (BLACK, "--"),
-        "gradient descent, step 1": (BLACK, "--"),
-        "gradient descent, step 10⁶": (ORANGE, LONG_DOT),
-        "normalised GD": (VERMILLION, ":"),
-        "normalised GD, step 100": (PURPLE, ":"),
-        "normalised GD, step 10⁴": (GREEN, MIXED),
-        "homotopic subgradient": (GREEN, "-"),
-        "diagonal descent": (BLACK, LONG),
-        "inertial descent": (PURPLE, "--"),
-        "inertial descent, λ₀ = 10": (GREEN, LONG_DOT),
-        "inertial descent, α = 3": (PURPLE, "--"),  # the usual one
-        "inertial descent, α = 10": (VERMILLION, "-"),
-        "inertial descent, α = 30": (SKY, MIXED),
-        "inertial descent, α = 50": (GREEN, "-."),
-        "inertial descent, α = 3, restarts": (BLUE, MIXED),
-        "SVC": (VERMILLION, MIXED),
-        "LIBSVM": (VERMILLION, MIXED),  # which SVC calls
-        "LinearSVC": (SKY, ":"),
-        "PIQP": (ORANGE, "-."),
-        "sign descent": (VERMILLION, "-."),
-        "coordinate descent": (BLUE, "--"),
-        "spectral descent": (ORANGE, LONG),
-        "Muon": (SKY, "-."),
-        "Adam": (PURPLE, "-"),
-        "gradient descent with momentum": (BLUE, LONG_DOT),
-    }.items()
-}
-# What is proved of a method is drawn in its colour, broad and pale.
-BOUND = {"alpha": 0.4, "linewidth": 4, "linestyle": "-"}
-
-
-def picture(figure, table, caption):
-    """Draw a figure: its title, the first paragraph of the caption, its panels, and a legend below them."""
-    rows, columns = figure.panels
-    fig = matplotlib.figure.Figure(figsize=(BREADTH, figure.height * rows))
-    axes = fig.subplots(rows, columns, squeeze=False)
-    figure.drawing(table, *axes.flat)
-    frame(fig, figure.title(table), caption.partition(" | ")[0])
-    return fig
-
-
-def frame(fig, title, about):
-    """Put words above the panels of a figure and one legend below them; the panels keep their height."""
-    title = textwrap.fill(title, 76)
-    about = textwrap.fill(about, 116)
-    strip = 0.12 + 0.2 * len(title.splitlines())  # inches
-    above = strip + 0.04 + 0.17 * len(about.splitlines())
-    entries = {}
-    for ax in fig.axes:
-        handles, labels = ax.get_legend_handles_labels()
-        entries |= dict(zip(labels, handles, strict=True))
-    below = 0.0
-    if entries:
-        ncols = legend_columns(list(entries))
-        fig.legend(entries.values(), entries, loc="outside lower center", ncols=ncols)
-        below = 0.1 + 0.19 * math.ceil(len(entries) / ncols)
-    height = fig.get_figheight() + above + below
-    fig.set_figheight(height)
-    fig.get_layout_engine().set(rect=(0, 0, 1, 1 - above / height))
-    fig.suptitle(title, x=0.012, y=1 - 0.08 / height, ha="left", va="top")
-    fig.text(0.012, 1 - strip / height, about, va="top", color="0.25")
-
-
-def legend_columns(labels):
-    """Return the fewest columns of a legend that has as few lines as fit into the breadth."""
-    fitting = [1]
-    for ncols in range(2, len(labels) + 1):
-        columns = np.array_split(labels, ncols)  # as Matplotlib fills them
-        letters = sum(max(map(len, column)) for column in columns)
-        # In points: a letter, and the handle of a column with what is around it.
-        if 5.2 * letters + 54 * ncols < 72 * BREADTH + 18:
-            fitting.append(ncols)
-    lines = math.ceil(len(labels) / fitting[-1])
-    return next(ncols for ncols in fitting if math.ceil(len(labels) / ncols) == lines)
-
-
-def level(ax, y, text, at=0.02, above=True, **options):
-    """Draw a reference line across a panel, and write what it is at this share of the breadth."""
-    ax.axhline(y, color=GREY, linestyle="-", linewidth=1.2, zorder=1)
-    options = {"color": GREY, "va": "bottom" if above else "top"} | options
-    ax.annotate(
-        text,
-        (at, y),
-        (0, 2 if above else -2),
-        xycoords=ax.get_yaxis_transform(),
-        textcoords="offset points",
-        **options,
+try:
+    import numpy as np
+
+    import fastmargin as fm
+    from figures import networks
+    from figures.harness import (
+        BLACK,
+        BLUE,
+        BOUND,
+        FIGURES,
+        GREEN,
+        GREY,
+        LOOKS,
+        PURPLE,
+        SKY,
+        VERMILLION,
+        draw_seeds,
+        exponent,
+        figure,
+        from_here_on,
+        groups,
+        in_processes,
+        in_text,
+        iterations,
+        level,
+        look_of,
+        main,
+        name_ends,
+        number,
+        pivot,
+        plain,
+        planted_margin,
+        program,
+        rule,
+        trajectory,
+        where,
     )
+except ImportError as error:
+    if __name__ != "__main__":
+        raise
+    sys.exit(f'{error}; to install what the figures need: pip install ".[figures]"')
+except KeyboardInterrupt:
+    print("interrupted", file=sys.stderr)
+    sys.exit(130)
 
-
-def plain(axis, *ticks):
-    """Write the numbers of a log axis in full, or these numbers alone."""
-    if ticks:
-        axis.set_major_locator(matplotlib.ticker.FixedLocator(ticks))
-        axis.set_minor_locator(matplotlib.ticker.NullLocator())
-    axis.set_major_formatter("{x:,g}")
-    axis.set_minor_formatter(matplotlib.ticker.LogFormatter())  # which writes few, in narrow panels
-
-
-def from_here_on(values):
-    """Return the largest of each value and those that come after it: a curve that swings is seen by its peaks."""
-    return np.fmax.accumulate(values[::-1])[::-1]
-
-
-def draw_seeds(ax, rows, name, label, **look):
-    """Draw the median over seeds of a column against t, and a band of its range."""
-    t = np.unique(rows["t"])
-    low, median, high = np.percentile(by_seed(rows, name), (0, 50, 100), axis=0)
-    ax.plot(t, median, label=label, **look)
-    ax.fill_between(t, low, high, color=look["color"], alpha=0.15, linewidth=0)
-
-
-def number(value, form):
-    """Write a number in this form, such as ".2f", with a minus sign."""
-    return format(value, form).replace("-", "−")
-
-
-# ======================================================================================================================
-# Runs
-# ======================================================================================================================
-
-
-def spaced(stop, per_decade=24):
-    """Return iterations to look at, from 1 to stop, evenly spaced on a log axis."""
-    decades = math.log10(stop)
-    points = np.logspace(0, decades, math.ceil(per_decade * decades) + 1)
-    return np.unique(np.round(points).astype(int))
-
-
-def trajectory(algorithm, G, steps, per_decade=24, **options):
-    """Run an algorithm and look at spaced iterations: its result, trace and iterates without iteration 0."""
-    looks = spaced(steps, per_decade)
-    result = algorithm(G, max_iter=steps, trace_at=looks, keep_iterates=True, **options)
-    return result._replace(trace=result.trace[1:], iterates=result.iterates[1:])
-
-
-def exponent(x, y):
-    """Fit y ~ x^b by least squares: b and its 95 % bootstrap interval, points drawn 1,000 times; nan for few points.
-
-    Of two-dimensional x and y whole rows are drawn: runs, whose points depend on each other.
-    """
-    n = len(x)
-    if n < 4:
-        return math.nan, math.nan, math.nan
-    drawn = np.random.default_rng(0).integers(n, size=(1000, n))
-    slopes = []
-    for rows in (np.arange(n), *drawn):
-        t = np.log(x[rows]).ravel()
-        if np.ptp(t) > 0:
-            slopes.append(np.polyfit(t, np.log(y[rows]).ravel(), 1)[0])
-    return slopes[0], *np.percentile(slopes, (2.5, 97.5))
-
-
-def stopwatch(call, least=0.0):
-    """Repeat a call for `least` seconds, at least once: the median of its seconds, and its last answer."""
-    taken = []
-    end = time.perf_counter() + least
-    while not taken or time.perf_counter() < end:
-        answer = None  # freed, so that the next one does not wait for memory of its own
-        begin = time.perf_counter()
-        answer = call()
-        taken.append(time.perf_counter() - begin)
-    return np.median(taken), answer
-
-
-ONE_THREAD = dict.fromkeys(
-    ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
-)
-HELD = []  # in a process of in_processes: what all its jobs are given
-
-
-def in_processes(run, function, jobs, *data):
-    """Yield function(job, *data) for each job, in their order, from a process a core with one BLAS thread each.
-
-    The data are sent once to each process.
-    """
-    context = multiprocessing.get_context("spawn")
-    count = min(len(jobs), os.cpu_count() or 1)
-    given = context.SimpleQueue()
-    environment = os.environ.copy()
-    with ProcessPoolExecutor(count, context, hold, [given]) as processes:
-        # The processes are born with this: one thread, and deaf to Ctrl-C.
-        ctrl_c = signal.signal(signal.SIGINT, signal.SIG_IGN)
-        os.environ.update(ONE_THREAD)
-        found = processes.map(partial(held, function), jobs)
-        os.environ.clear()
-        os.environ.update(environment)
-        signal.signal(signal.SIGINT, ctrl_c)
-        try:
-            for _ in range(count):
-                given.put(data)
-            yield from run.bar(found, total=len(jobs))
-        except BaseException:
-            for process in multiprocessing.active_children():
-                process.terminate()
-            raise
-
-
-def hold(given):
-    HELD.extend(given.get())
-
-
-def held(function, job):
-    return function(job, *HELD)
+__all__ = ["FIGURES", "main"]
 
 
 # ======================================================================================================================
 # ramdas14
 # ======================================================================================================================
-
-
-def planted_margin(n, d, rho, rng):
-    """Draw unit rows (rho, sqrt(1 - rho^2) u_i) of margin rho: the u_i crowd around a direction but for u_0."""
-    u = rng.normal(size=(n, d - 1))
-    u[:, 0] += 1.0
-    u /= np.linalg.norm(u, axis=1, keepdims=True)
-    u[0] = -u[1:].sum(axis=0)
-    u[0] /= np.linalg.norm(u[0])
-    return np.column_stack((np.full(n, rho), math.sqrt(1 - rho**2) * u))
-
-
-def planted_power_law(n, d, rho, rng, power=1):
-    """Draw rows as planted_margin does, but the u_i fall like j^-power along the axes; 0 is a mixture of all u_i."""
-    u = rng.normal(size=(n, d - 1)) / np.arange(1, d) ** power
-    u /= np.linalg.norm(u, axis=1, keepdims=True)
-    u -= rng.dirichlet(np.full(n, 0.3)) @ u
-    u /= np.linalg.norm(u, axis=1).max()
-    return np.column_stack((np.full(n, rho), math.sqrt(1 - rho**2) * u))
-
-
-def iterations(algorithm, Z, **options):
-    """Count the iterations until an algorithm stops by itself on G = Z Z'; nan where it does not."""
-    result = algorithm(
-        fm.features(Z, 1, normalize=None), trace_at=[], max_iter=10_000_000, **options
-    )
-    return result.n_iter if result.status in ("separated", "infeasible") else math.nan
 
 
 def two_lines(r):
@@ -785,11 +94,12 @@ def two_lines(r):
     "ramdas14:example",
     "Scaling points to length 1 divides the perceptron's bound by r⁴, and its mistakes by {factor} at r = 10",
     minutes=0.05,
+    r=10.0,
     trials=9,
     points=13,
     quick={"trials": 3, "points": 5},
 )
-def ramdas14_example(run, trials, points):
+def ramdas14_example(run, r, trials, points):
     """Data: 50 points + on one line through 0, of length r, one of them 1/r; 50 points − on another, 16° apart, of
     length 1/r. Bound: the largest squared length over the squared margin. Mistakes: until the perceptron separates.
 
@@ -797,19 +107,19 @@ def ramdas14_example(run, trials, points):
     bound is certified to 1e-9 of itself.
     """
     rng = run.rng()
-    for r in run.bar(np.geomspace(1, 10, points)):
+    for length in run.bar(np.geomspace(1, r, points)):
         orders = [rng.permutation(100) for _ in range(trials)]
-        for kind, Z in (("as they are", two_lines(r)), ("scaled to length 1", two_lines(1))):
+        for kind, Z in (("as they are", two_lines(length)), ("scaled to length 1", two_lines(1))):
             margin = fm.max_margin(fm.features(Z, 1, normalize=None), tol=1e-9).lower
             yield {
                 "points": kind,
-                "r": r,
+                "r": length,
                 "bound": (Z**2).sum(axis=1).max() / margin**2,
                 "mistakes": np.median([iterations(fm.perceptron, Z[order]) for order in orders]),
             }
 
 
-@ramdas14_example.draw
+@ramdas14_example.drawing
 def _(table, ax):
     looks = {"color": BLACK, "linestyle": "-"}, {"color": VERMILLION, "linestyle": "--"}
     for (kind, rows), look in zip(groups(table, "points"), looks, strict=True):
@@ -817,13 +127,13 @@ def _(table, ax):
         ax.loglog(rows["r"], rows["mistakes"], label=f"points {kind}: mistakes", **look)
     ax.set(xlabel="r: the points as they are have the lengths r and 1/r")
     ax.set(ylabel="mistakes of the perceptron")
-    plain(ax.xaxis, 1, 2, 5, 10)
+    plain(ax.xaxis, 1, 2, 5, 10, 20, 50, 100)
     plain(ax.yaxis)
 
 
 @ramdas14_example.numbers
 def _(table):
-    raw, scaled = where(table, r=10)["mistakes"]
+    raw, scaled = where(table, r=table["r"].max())["mistakes"]
     return {"factor": f"{raw / scaled:.0f}"}
 
 
@@ -835,36 +145,41 @@ PERCEPTRONS = {"perceptron": fm.perceptron, "NKP": fm.nkp, "SNKP": fm.snkp}
     "At a margin ρ perceptron and NKP separate in about 1/ρ² iterations, SNKP in about 1/ρ",
     minutes=0.3,
     panels=(1, 2),
+    d=10,
+    n=1000,
+    inverse_margins=(3.0, 600.0),
+    margin=0.02,
+    sizes=(10, 10_000),
     trials=5,
     points=14,
-    quick={"trials": 1, "points": 4},
+    quick={"inverse_margins": (3.0, 10.0), "sizes": (10, 40), "trials": 1, "points": 4},
 )
-def ramdas14_theorem1(run, trials, points):
-    """Data: random points of length 1 in 10 dimensions, whose largest margin is ρ. NKP: the normalised kernel
+def ramdas14_theorem1(run, d, n, inverse_margins, margin, sizes, trials, points):
+    """Data: random points of length 1 in {d} dimensions, whose largest margin is ρ. NKP: the normalised kernel
     perceptron, which steps by one point, as the perceptron does. SNKP: smoothed, by all points.
 
     Linear kernel, medians of {trials} draws, seed {seed}. An iteration is one column of G for the perceptron and NKP,
     and a product with G, n columns, for SNKP.
     """
     rng = run.rng()
-    inverse = np.geomspace(3, 600, 14)[:points]
-    sizes = np.geomspace(10, 10_000, 13)[:points].astype(int)
-    for panel, x, n, rho in (
-        ("n = 1,000 points", inverse, np.full(len(inverse), 1000), 1 / inverse),
-        ("margin ρ = 0.02", sizes, sizes, np.full(len(sizes), 0.02)),
+    inverse = np.geomspace(*inverse_margins, points)
+    many = np.geomspace(*sizes, points - 1).astype(int)
+    for panel, x, count, rho in (
+        (f"n = {n:,} points", inverse, np.full(len(inverse), n), 1 / inverse),
+        (f"margin ρ = {margin:g}", many, many, np.full(len(many), margin)),
     ):
-        counts = []
+        medians = []
         for k in run.bar(range(len(x)), panel):
-            draws = [planted_margin(n[k], 10, rho[k], rng) for _ in range(trials)]
+            draws = [planted_margin(count[k], d, rho[k], rng) for _ in range(trials)]
             found = [[iterations(method, Z) for Z in draws] for method in PERCEPTRONS.values()]
-            counts.append(np.median(found, axis=1))
-        bounds = {"NKP": rho**-2, "SNKP": np.sqrt(8 * np.log(n)) / rho}
-        for method, count in zip(PERCEPTRONS, np.transpose(counts), strict=True):
+            medians.append(np.median(found, axis=1))
+        bounds = {"NKP": rho**-2, "SNKP": np.sqrt(8 * np.log(count)) / rho}
+        for method, median in zip(PERCEPTRONS, np.transpose(medians), strict=True):
             bound = bounds.get(method, math.nan)
-            yield {"panel": panel, "method": method, "x": x, "iterations": count, "bound": bound}
+            yield {"panel": panel, "method": method, "x": x, "iterations": median, "bound": bound}
 
 
-@ramdas14_theorem1.draw
+@ramdas14_theorem1.drawing
 def _(table, by_margin, by_points):
     proved = {"NKP": "proved for NKP: 1/ρ²", "SNKP": "proved for SNKP: √(8 ln n)/ρ"}
     axes = (by_margin, by_points)
@@ -878,7 +193,7 @@ def _(table, by_margin, by_points):
         plain(ax.yaxis)
     by_margin.set_xlabel("1/ρ: the smaller the margin, the farther right")
     by_points.set_xlabel("number of points n")
-    plain(by_margin.xaxis, 3, 10, 30, 100, 300)
+    plain(by_margin.xaxis, 3, 10, 30, 100, 300, 1000, 3000)
     plain(by_points.xaxis)
 
 
@@ -896,17 +211,14 @@ def planted_inradius(n, d, thinnest, rng):
     return Z / scale, 0.5 / np.linalg.norm(1 / a) / scale
 
 
-CERTIFIERS = {
-    "von Neumann": fm.von_neumann,
-    "ISNKPVN": fm.isnkpvn,
-    "SNKP": fm.snkp,
-    "subspace perceptron": partial(fm.subspace_perceptron, stop="separated"),
-}
-CERTIFIER_LABELS = {
-    "von Neumann": "von Neumann (no bound drawn)",
-    "ISNKPVN": "ISNKPVN, a smoothed perceptron",
-    "SNKP": "SNKP, a smoothed perceptron",
-    "subspace perceptron": "subspace perceptron: steps in the span of its products",
+CERTIFIERS = {  # and what the legend says of each
+    "von Neumann": (fm.von_neumann, " (no bound drawn)"),
+    "ISNKPVN": (fm.isnkpvn, ", a smoothed perceptron"),
+    "SNKP": (fm.snkp, ", a smoothed perceptron"),
+    "subspace perceptron": (
+        partial(fm.subspace_perceptron, stop="separated"),
+        ": steps in the span of its products",
+    ),
 }
 
 
@@ -915,28 +227,34 @@ CERTIFIER_LABELS = {
     "Without a separator certificates come within the proved number of iterations",
     minutes=0.5,
     panels=(1, 2),
+    n=200,
+    d=40,
+    thinnest=(1e-3, 0.1),
+    eps=(1e-2, 1e-6),
     trials=5,
     points=17,
-    quick={"trials": 1, "points": 5},
+    quick={"eps": (1e-2, 1e-3), "trials": 1, "points": 5},
 )
-def ramdas14_theorem4(run, trials, points):
-    """Data: 200 points in 40 dimensions; the hull of all y·x holds a ball of radius |ρ| around 0. Certificate to ε: no
-    margin is ε or more. An iteration: the 200 × 200 kernel matrix times a vector, von Neumann's: a column of it.
+def ramdas14_theorem4(run, n, d, thinnest, eps, trials, points):
+    """Data: {n} points in {d} dimensions; the hull of all y·x holds a ball of radius |ρ| around 0. Certificate to ε: no
+    margin is ε or more. An iteration: the {n} × {n} kernel matrix times a vector, von Neumann's: a column of it.
 
     Linear kernel, medians of {trials} draws, seed {seed}. ISNKPVN: with restarts and the ℓ2 prox. Proved: Theorem 4 for
     ISNKPVN; √(8 ln n)/ε for SNKP; that of the subspace perceptron is ours.
     """
+    if n < 2 * d:
+        raise ValueError(f"n must be 2 d or more, the corners of the hull, got {n} and d = {d}")
     rng = run.rng()
-    eps = np.geomspace(1e-2, 1e-6, 17)[:points]
-    for hull, thinnest in (("a thin hull", 1e-3), ("a thicker hull", 0.1)):
-        draws = [planted_inradius(200, 40, thinnest, rng) for _ in range(trials)]
+    eps = np.geomspace(*eps, points)
+    for hull, axis in zip(("a thin hull", "a thicker hull"), thinnest, strict=True):
+        draws = [planted_inradius(n, d, axis, rng) for _ in range(trials)]
         rho = np.median([radius for _, radius in draws])
         bounds = {
-            "ISNKPVN": 2 * math.sqrt(8 * 200) * np.fmin(1 / eps, 1 / rho) * (np.log2(1 / eps) + 1),
-            "SNKP": math.sqrt(8 * math.log(200)) / eps,
-            "subspace perceptron": (1.05 * (2 * math.log(2 * 200) - 0.75) / eps) ** (2 / 3),
+            "ISNKPVN": 2 * math.sqrt(8 * n) * np.fmin(1 / eps, 1 / rho) * (np.log2(1 / eps) + 1),
+            "SNKP": math.sqrt(8 * math.log(n)) / eps,
+            "subspace perceptron": (1.05 * (2 * math.log(2 * n) - 0.75) / eps) ** (2 / 3),
         }
-        for method, algorithm in run.bar(CERTIFIERS.items(), hull):
+        for method, (algorithm, _) in run.bar(CERTIFIERS.items(), hull):
             counts = [[iterations(algorithm, Z, eps=least) for least in eps] for Z, _ in draws]
             yield {
                 "hull": hull,
@@ -948,17 +266,17 @@ def ramdas14_theorem4(run, trials, points):
             }
 
 
-@ramdas14_theorem4.draw
+@ramdas14_theorem4.drawing
 def _(table, *axes):
     for ax, (hull, part) in zip(axes, groups(table, "hull"), strict=True):
         for method, rows in groups(part, "method"):
-            label = CERTIFIER_LABELS.get(method, method)
+            label = method + CERTIFIERS[method][1]
             ax.loglog(1 / rows["eps"], rows["iterations"], label=label, **LOOKS[method])
             if rows["bound"][0] > 0:
                 label = f"proved for {method}"
                 ax.loglog(1 / rows["eps"], rows["bound"], label=label, **LOOKS[method] | BOUND)
         inverse = 1 / part["rho"][0]
-        ax.axvline(inverse, color=GREY, label="ε = |ρ|", linestyle="-", linewidth=1.2)
+        rule(ax, x=inverse, label="ε = |ρ|")
         ax.set(title=f"{hull}: |ρ| = 1/{inverse:,.0f}", ylim=(2, 2e7))
         ax.set(xlabel="1/ε: the finer the certificate", ylabel="iterations to a certificate")
 
@@ -967,12 +285,15 @@ def _(table, *axes):
 # ji21
 # ======================================================================================================================
 
-JI21_METHODS = {
-    "gradient descent": fm.gradient_descent,
-    "normalised GD": fm.normalized_gradient_descent,
-    "batch perceptron": fm.batch_perceptron,
-    "momentum": fm.momentum,
-}
+
+def ji21_methods(step):
+    """Return {method: algorithm}; the step is that of both gradient descents, in units of 1/(longest point)²."""
+    return {
+        "gradient descent": partial(fm.gradient_descent, step=step),
+        "normalised GD": partial(fm.normalized_gradient_descent, step=step),
+        "batch perceptron": fm.batch_perceptron,
+        "momentum": fm.momentum,
+    }
 
 
 @figure(
@@ -981,21 +302,23 @@ JI21_METHODS = {
     minutes=2,
     data="mnist",
     panels=(1, 2),
+    takes_points=True,
+    digits=(0, 1),
     steps=10_000,
+    step=1.0,
     quick={"steps": 300},
 )
-def ji21_fig1(run, steps):
-    """Data: {n:,} images of the digits 0 and 1 of MNIST, linear kernel. GD: gradient descent. Gap: 1 − margin / largest
-    margin. Product: the n × n kernel matrix times a vector, one an iteration; the batch perceptron needs 1/n product.
+def ji21_fig1(run, digits, steps, step):
+    """Data: {data}, linear kernel. GD: gradient descent. Gap: 1 − margin / largest margin. Product: the n × n kernel
+    matrix times a vector, one an iteration; the batch perceptron needs 1/n product.
 
-    Images scaled to length 1 at most; {steps:,} iterations, no randomness. The slope is fitted to the last 29/30 of
-    them.
+    {Item}s scaled to length 1 at most; {steps:,} iterations, no randomness. [[The slope is fitted to the last 29/30 of
+    them.]]
     """
-    X, y, *_ = run.mnist(0, 1)
-    run.facts["n"] = len(y)
+    X, y, *_ = run.two_classes(*digits, tests=False)
     G = fm.features(X, y, normalize="max")
     best = fm.max_margin(G, tol=1e-9).lower
-    for method, algorithm in run.bar(JI21_METHODS.items()):
+    for method, algorithm in run.bar(ji21_methods(step).items()):
         trace = trajectory(algorithm, G, steps).trace
         t = trace["iteration"]
         bound = 4 * (1 + math.log(len(y))) * (1 + 2 * np.log(t + 1)) / (best * (t + 1.0) ** 2)
@@ -1009,19 +332,23 @@ def ji21_fig1(run, steps):
         }
 
 
-@ji21_fig1.draw
+@ji21_fig1.drawing
 def _(table, by_iterations, by_work):
+    separable = table["largest"][0] > 0  # digits of one's own may not be
     for method, rows in groups(table, "method"):
-        gap = 1 - rows["margin"] / rows["largest"]
+        gap = 1 - rows["margin"] / rows["largest"] if separable else -rows["margin"]
         by_iterations.loglog(rows["t"], gap, label=method, **LOOKS[method])
         by_work.loglog(rows["products"], gap, **LOOKS[method])
-    proved = rows["bound"] / rows["largest"]
-    label = "proved for momentum: Ji et al. 2021, Theorem 3.1"
-    by_iterations.loglog(rows["t"], proved, label=label, **LOOKS["momentum"] | BOUND)
-    by_iterations.set(xlabel="iterations t", ylabel="relative gap", ylim=(1e-5, 100))
-    by_work.set(xlabel="products with the kernel matrix", ylim=(1e-5, 100))
-    level(by_iterations, 1, "below: separated", above=False)
-    level(by_work, 1, "")
+    by_iterations.set(xlabel="iterations t", ylabel="−margin, as no plane separates")
+    by_work.set(xlabel="products with the kernel matrix")
+    if separable:
+        proved = rows["bound"] / rows["largest"]
+        label = "proved for momentum: Ji et al. 2021, Theorem 3.1"
+        by_iterations.loglog(rows["t"], proved, label=label, **LOOKS["momentum"] | BOUND)
+        by_iterations.set(ylabel="relative gap", ylim=(1e-5, 100))
+        by_work.set(ylim=(1e-5, 100))
+        level(by_iterations, 1, "below: separated", above=False)
+        level(by_work, 1, "")
     plain(by_iterations.xaxis)
     plain(by_work.xaxis)
 
@@ -1040,21 +367,22 @@ def _(table):
     minutes=3,
     data="mnist",
     panels=(1, 2),
+    takes_points=True,
+    digits=(3, 5),
     steps=10_000,
+    step=1.0,
     quick={"steps": 300},
 )
-def ji21_fig2(run, steps):
-    """Data: {n:,} images of the digits 3 and 5 of MNIST, which no plane separates, and {tests:,} test images; linear
-    kernel. Margin: of the worst image, below 0 on the wrong side. Band: momentum certifies that the largest margin lies
-    here.
+def ji21_fig2(run, digits, steps, step):
+    """Data: {data}[[, which no plane separates]], and {tests:,} test {item}s; linear kernel. Margin: of the worst
+    {item}, below 0 on the wrong side. Band: momentum certifies that the largest margin lies here.
 
-    Images scaled to length 1 at most; {steps:,} iterations, no randomness. GD: gradient descent. An iteration is a
+    {Item}s scaled to length 1 at most; {steps:,} iterations, no randomness. GD: gradient descent. An iteration is a
     product with the kernel matrix, but for the batch perceptron one column.
     """
-    X, y, X_test, y_test = run.mnist(3, 5)
-    run.facts |= {"n": len(y), "tests": len(y_test)}
+    X, y, X_test, y_test = run.two_classes(*digits)
     G = fm.features(X, y, normalize="max")
-    for method, algorithm in run.bar(JI21_METHODS.items()):
+    for method, algorithm in run.bar(ji21_methods(step).items()):
         found = trajectory(algorithm, G, steps)
         wrong = found.iterates @ G.coordinates() @ X_test.T * y_test <= 0
         yield {
@@ -1066,7 +394,7 @@ def ji21_fig2(run, steps):
         }
 
 
-@ji21_fig2.draw
+@ji21_fig2.drawing
 def _(table, margins, errors):
     for method, rows in groups(table, "method"):
         margins.semilogx(rows["t"], rows["margin"], label=method, **LOOKS[method])
@@ -1075,8 +403,7 @@ def _(table, margins, errors):
     ends = momentum["margin"], momentum["upper"]
     look = {"color": BLUE, "alpha": 0.15, "linewidth": 0}
     margins.fill_between(momentum["t"], *ends, label="momentum's certified interval", **look)
-    look = {"color": BLUE, "linestyle": "-", "linewidth": 0.9}
-    margins.plot(momentum["t"], momentum["upper"], label="momentum's upper bound", **look)
+    margins.plot(momentum["t"], momentum["upper"], color=BLUE, linestyle="-", linewidth=0.9)
     level(margins, 0, "above: separated", 0.98, ha="right")
     margins.set(xlabel="iterations t", ylabel="margin", ylim=(-0.3, 0.17))
     errors.set(xlabel="iterations t", ylabel="test error in %", ylim=(0, 20))
@@ -1127,10 +454,10 @@ def tangent_gram(W, X, scaling):
     return fm.lazy_gram(X, kernel=kernel, normalize=scaling)
 
 
-def sampling_rows(job, steps, scaling, X, y, X_test, y_test):
+def sampling_rows(job, width, steps, scaling, X, y, X_test, y_test):
     """Return the rows of a method, job = (name, seed), on the tangent kernel of a random network."""
     method, seed = job
-    W = np.random.default_rng(seed).normal(size=(128, X.shape[1]))
+    W = np.random.default_rng(seed).normal(size=(width, X.shape[1]))
     G = fm.pair_gram(tangent_gram(W, X, scaling), y, 10)
     sampling = partial(fm.adaptive_sampling, seed=seed)
     small_step = math.sqrt(math.log(9 * len(y)) / steps)
@@ -1162,22 +489,26 @@ def sampling_rows(job, steps, scaling, X, y, X_test, y_test):
 
 @figure(
     "ji21:fig3",
-    "On {images} images sampling with momentum overtakes the averaged batch perceptron in margin, in long runs",
+    "On {images} images sampling with momentum ends {averaged} the averaged batch perceptron in margin, and {last} its "
+    "last iterate",
+    is_measured=True,
     minutes=4.5,
     data="mnist",
     panels=(1, 2),
     height=3.4,
+    width=128,
     images=10_000,
     seeds=3,
     steps=2**15,
     scaling="max",
     quick={"images": 1000, "seeds": 1, "steps": 2**8},
+    sample={"images": 2000, "seeds": 1, "steps": 2**13},
 )
-def ji21_fig3(run, images, seeds, steps, scaling):
-    """Data: {n:,} images of MNIST, ten digits; tangent kernel of a random ReLU network. {lines}. Margin: of the worst
-    pair of an image and a wrong digit, as a share of the least certified upper bound.
+def ji21_fig3(run, width, images, seeds, steps, scaling):
+    """Data: {n:,} images of MNIST, ten digits; tangent kernel of a random ReLU network. {lines}. Gap: 1 − margin /
+    largest. Margin: of the worst pair of an image and a wrong digit; the largest: the least certified upper bound.
 
-    Network of width 128, features scaled to length 1 at most; scaling=unit: to length 1. {pairs:,} pairs, {tests:,}
+    Network of width {width}, features scaled to length 1 at most; scaling=unit: to length 1. {pairs:,} pairs, {tests:,}
     test images. An iteration is a column of the kernel matrix. Weights and samples by seed, from {seed} on; sampling
     without momentum by the first alone, with step 1 and with Theorem 4.1's, √(ln(pairs)/{steps:,}). Up to 20,000 images
     the bound is that of 64 products of the subspace perceptron. All images, the paper's size: images=60000 seeds=1.
@@ -1191,14 +522,14 @@ def ji21_fig3(run, images, seeds, steps, scaling):
     if len(y) <= STORED:
         jobs += [(EXACT, seed) for seed in range(run.seed, run.seed + seeds)]
     data = (X.astype(np.float32), y, X_test, y_test)
-    for row in in_processes(run, sampling_rows, jobs, steps, scaling, *data):
+    for row in in_processes(run, sampling_rows, jobs, width, steps, scaling, *data):
         yield row | {"images": len(y)}
 
 
-@ji21_fig3.draw
-def _(table, margins, errors):
+@ji21_fig3.drawing
+def _(table, gaps, errors):
     most = {seed: rows["upper"].min() for seed, rows in groups(table, "seed")}
-    table["share"] = table["margin"] / [most[seed] for seed in table["seed"]]
+    table["gap"] = 1 - table["margin"] / [most[seed] for seed in table["seed"]]
     table["percent"] = 100 * table["test_error"]
     small_step = math.sqrt(math.log(9 * table["images"][0]) / table["t"].max())
     labels = {
@@ -1211,23 +542,25 @@ def _(table, margins, errors):
     for method, rows in groups(table, "method"):
         if method != EXACT:
             label = labels.get(method, method)
-            draw_seeds(margins, rows, "share", label, **LOOKS[method])
+            draw_seeds(gaps, rows, "gap", label, **LOOKS[method])
             draw_seeds(errors, rows, "percent", label, **LOOKS[method])
-    margins.set(xscale="log", ylabel="margin / largest possible (log below −1)")
-    margins.set_yscale("symlog", linthresh=1, linscale=2)
-    margins.set(ylim=(-100, 1.5), yticks=[-10, -1, -0.5, 0, 0.5, 1])
-    margins.yaxis.set_major_formatter("{x:g}")
+    gaps.set(xscale="log", yscale="log", ylabel="relative gap", ylim=(0.03, 100))
     errors.set(xscale="log", ylabel="test error in %", ylim=(0, 60))
-    level(margins, 1, "no margin is larger, certified", above=False)
-    level(margins, 0, "above: all pairs right")
-    for ax in (margins, errors):
+    level(gaps, 1, "below: all pairs right", above=False)
+    plain(gaps.yaxis)
+    for ax in (gaps, errors):
         ax.set_xlabel("iterations: columns of the kernel matrix")
         plain(ax.xaxis)
 
 
 @ji21_fig3.numbers
 def _(table):
-    return {"images": f"{table['images'][0]:,.0f}"}
+    """Compare margins after the last iteration, medians of the seeds."""
+    ends = where(table, t=table["t"].max())
+    ours, *theirs = (np.median(where(ends, method=method)["margin"]) for method in SAMPLERS)
+    averaged, last = ("ahead of" if ours > other else "behind" for other in theirs)
+    images = f"{table['images'][0]:,.0f}"
+    return {"images": images, "averaged": averaged, "last": last}
 
 
 FIG4_NETWORKS = {
@@ -1236,12 +569,12 @@ FIG4_NETWORKS = {
 }
 
 
-def kernel_rows(job, steps, epochs, X, y, X_test, y_test):
+def kernel_rows(job, steps, epochs, step, batch, X, y, X_test, y_test):
     """Train a network, job = (network, seed), and return the rows of its tangent kernels."""
     network, seed = job
     layers = FIG4_NETWORKS[network]
     rows = []
-    for epoch, weights in networks.train(layers, X, y, epochs, seed).items():
+    for epoch, weights in networks.train(layers, X, y, epochs, seed, step, batch).items():
         K, outputs = networks.tangent_kernel(layers, weights, X, X)
         cross, test_outputs = networks.tangent_kernel(layers, weights, X_test, X)
         lengths = np.sqrt(K.diagonal().astype(float))
@@ -1283,20 +616,22 @@ def kernel_rows(job, steps, epochs, X, y, X_test, y_test):
     images=128,
     tests=10_000,
     seeds=12,
-    epochs=(0, 64, 256, 1024),
+    epochs=[0, 64, 256, 1024],
+    step=0.1,
+    batch=16,
     steps=2**15,
-    quick={"tests": 500, "seeds": 2, "epochs": (0, 8), "steps": 2**13},
+    quick={"tests": 500, "seeds": 2, "epochs": [0, 8], "steps": 2**13},
 )
-def ji21_fig4(run, images, tests, seeds, epochs, steps):
+def ji21_fig4(run, images, tests, seeds, epochs, step, batch, steps):
     """Data: CIFAR-10, {images} training and {tests:,} test images, ten classes. Networks: small AlexNets. Tangent
     kernel: of the gradients of a network's outputs; its error: of the predictor with its largest margin. Middle:
     medians, ranges.
 
     AlexNet with a quarter of its channels and dense layers of 512 units, at first uniform in ±1/√(fan-in), with biases
-    for {seeds} seeds, without for half of them; SGD, step 0.1, batches of 16. The seed, from {seed} on, decides
-    weights, batches and samples. Colours standardised, features of length 1, {pairs:,} pairs; largest margins known to
-    1e-6. Left: sampling with momentum on its way to the largest margin, for the network whose kernel gains most; level:
-    this network, trained. Standard errors are paired by test image.
+    for {seeds} seeds, without for half of them; SGD, step {step:g}, batches of {batch}. The seed, from {seed} on,
+    decides weights, batches and samples. Colours standardised, features of length 1, {pairs:,} pairs; largest margins
+    known to 1e-6. Left: sampling with momentum on its way to the largest margin, for the network whose kernel gains
+    most; level: this network, trained. Standard errors are paired by test image.
     """
     X, y, X_test, y_test = run.cifar10()
     X, y, X_test, y_test = X[:images], y[:images], X_test[:tests], y_test[:tests]
@@ -1304,20 +639,21 @@ def ji21_fig4(run, images, tests, seeds, epochs, steps):
     mean = X.mean(axis=(0, 1, 2))
     deviation = X.std(axis=(0, 1, 2))
     X, X_test = (((x - mean) / deviation).astype(np.float32) for x in (X, X_test))
+    data = (X, y, X_test, y_test)
     jobs = [("with biases", run.seed + k) for k in range(seeds)]
     jobs += [("without biases", run.seed + k) for k in range((seeds + 1) // 2)]
-    for rows in in_processes(run, kernel_rows, jobs, steps, epochs, X, y, X_test, y_test):
+    for rows in in_processes(run, kernel_rows, jobs, steps, epochs, step, batch, *data):
         yield from rows
 
 
-@ji21_fig4.draw
+@ji21_fig4.drawing
 def _(table, walks, medians, gains):
     ends = where(table, t=table["t"].max())  # a line for each kernel
     trained = where(ends, epoch=ends["epoch"].max())
     with_biases = where(trained, network="with biases")
     most = with_biases["change"].argmin()
     best = where(table, network="with biases", seed=with_biases["seed"][most])
-    looks = zip((BLACK, "0.55", SKY, BLUE), ("-", "--", "-.", ":"), strict=True)
+    looks = itertools.cycle(zip((BLACK, "0.55", SKY, BLUE), ("-", "--", "-.", ":"), strict=True))
     for (epoch, rows), (color, dash) in zip(groups(best, "epoch"), looks, strict=False):
         label = f"kernel after {epoch:,.0f} epochs"
         look = {"color": color, "linestyle": dash}
@@ -1335,9 +671,8 @@ def _(table, walks, medians, gains):
         ("network_error", "the networks themselves", of_network),
         ("kernel_error", "their kernels' largest margins", LOOKS["max_margin"]),
     ):
-        low, middle, high = np.percentile(100 * by_seed(part, name), (0, 50, 100), axis=0)
-        medians.plot(places, middle, marker="o", label=label, **look)
-        medians.fill_between(places, low, high, color=look["color"], alpha=0.15, linewidth=0)
+        rows = {"seed": part["seed"], "t": np.searchsorted(epochs, part["epoch"])}
+        draw_seeds(medians, rows | {name: 100 * part[name]}, name, label, marker="o", **look)
     medians.set_xticks(places, [f"{epoch:,.0f}" for epoch in epochs])
     medians.set(
         title=f"{len(with_biases['seed'])} networks with biases", xlabel="epochs of training"
@@ -1351,7 +686,7 @@ def _(table, walks, medians, gains):
     change, error = (100 * trained[name][order] for name in ("change", "change_error"))
     look = {"color": GREEN, "linestyle": "none", "marker": "o", "markersize": 4, "capsize": 2}
     gains.errorbar(change, -np.arange(len(order)), xerr=2 * error, elinewidth=1, **look)
-    gains.axvline(0, color=GREY, linestyle="-", linewidth=1.2)
+    rule(gains, x=0)
     gains.set(title=f"all {len(order)}, also without biases", yticks=[])
     gains.set(
         ylabel="networks", xlabel="change of the kernel's error\nin points, ± 2 standard errors"
@@ -1385,28 +720,45 @@ def apidopoulos22_fig1(run):
     yield {"loss": "hinge loss: max(0, 1 − m)", "m": m, "value": np.maximum(0.0, 1.0 - m)}
 
 
-@apidopoulos22_fig1.draw
+@apidopoulos22_fig1.drawing
 def _(table, ax):
     for loss, rows in groups(table, "loss"):
         ax.plot(rows["m"], rows["value"], label=loss)
     ax.set(xlabel="margin m of a point", ylabel="loss", xlim=(-2.5, 2.5), ylim=(-0.2, 6))
 
 
-def toy_runs(run, steps):
+SCHEDULES = {  # how they are written
+    "1/t": "{}/t",
+    "1/log(1+t)": "{}/log(1+t)",
+    "1/sqrt(t)": "{}/√t",
+    "1/t^2": "{}/t²",
+    "2^-t": "{}/2ᵗ",
+}
+
+
+def penalty(lam, lam0):
+    """Write the penalty λ₀ λ(t), for λ₀ a number or a sign."""
+    if lam not in SCHEDULES:
+        raise ValueError(f"lam must be one of {', '.join(SCHEDULES)}, got {lam}")
+    return SCHEDULES[lam].format(lam0 if isinstance(lam0, str) else in_text(lam0))
+
+
+def toy_runs(run, lam, lam0, accel, spread, steps):
     """Return the 80 signed points of Figures 2 and 3 and {method: its weights w_t for t = 1, .., steps}.
 
     The coordinates of the support vectors, which are the first two points of each class, add up to 2, those of the
     other points to 2.2 or more: the weights of the largest margin are (1/2, 1/2).
     """
     support = np.array([[0.5, 1.5], [1.5, 0.5]])
-    far = run.rng().normal((2.0, 2.0), 0.45, size=(100, 2))
+    run.facts["fading"] = penalty(lam, lam0)
+    far = run.rng().normal((2.0, 2.0), spread, size=(100, 2))
     far = far[far.sum(axis=1) > 2.2][:76]
     Z = np.vstack((support, far[:38], support, far[38:]))
     methods = {"diagonal descent": fm.diagonal_descent}
-    for accel in (10, 30, 50):
-        method = partial(fm.inertial_diagonal_descent, accel=accel)
-        methods[f"inertial descent, α = {accel}"] = method
-    options = {"lam": "1/t", "lam0": 4.0, "step": 1 / np.linalg.norm(Z, 2) ** 2}
+    for alpha in accel:
+        method = partial(fm.inertial_diagonal_descent, accel=alpha)
+        methods[f"inertial descent, α = {alpha:g}"] = method
+    options = {"lam": lam, "lam0": lam0, "step": 1 / np.linalg.norm(Z, 2) ** 2}
     paths = {}
     for name, method in methods.items():
         # So many looks a decade are at every iteration.
@@ -1417,7 +769,14 @@ def toy_runs(run, steps):
     return Z, paths
 
 
-TOY = {"steps": 1000, "quick": {"steps": 200}}
+TOY = {
+    "lam": "1/t",
+    "lam0": 4.0,
+    "accel": [10.0, 30.0, 50.0],
+    "spread": 0.45,
+    "steps": 1000,
+    "quick": {"steps": 200},
+}
 
 
 @figure(
@@ -1427,14 +786,14 @@ TOY = {"steps": 1000, "quick": {"steps": 200}}
     height=4.6,
     **TOY,
 )
-def apidopoulos22_fig2(run, steps):
+def apidopoulos22_fig2(run, **sizes):
     """Data: 80 points in the plane, in two classes. Line of a method: where its classifier changes its answer, after
-    {steps:,} steps. The lines coincide; to be seen they are drawn from broad to narrow.
+    {steps:,} steps. [[The lines coincide; to be seen they are drawn from broad to narrow.]]
 
-    Two support vectors a class, ±(1/2, 3/2) and ±(3/2, 1/2), other points of N(±(2, 2), standard deviation 0.45), seed
-    {seed}. Linear kernel, penalty λₜ = 4/t, steps of 1/‖Z‖² for the signed points Z.
+    Two support vectors a class, ±(1/2, 3/2) and ±(3/2, 1/2), other points of N(±(2, 2), standard deviation {spread:g}),
+    seed {seed}. Linear kernel, penalty λₜ = {fading}, steps of 1/‖Z‖² for the signed points Z.
     """
-    Z, paths = toy_runs(run, steps)
+    Z, paths = toy_runs(run, **sizes)
     support = Z[:2]
     kinds = {
         "class +1": Z[:40],
@@ -1446,12 +805,13 @@ def apidopoulos22_fig2(run, steps):
         yield {"kind": kind, "a": points[:, 0], "b": points[:, 1]}
 
 
-@apidopoulos22_fig2.draw
+@apidopoulos22_fig2.drawing
 def _(table, ax):
     (above, up), (below, down), (nearest, support), *lines = groups(table, "kind")
-    for width, (method, w) in zip((8, 5, 2.5, 0.8), lines, strict=True):
+    for k, (method, w) in enumerate(lines):
         slope = -w["a"][0] / w["b"][0]
-        look = {"color": LOOKS[method]["color"], "linestyle": "-", "linewidth": width}
+        width = (8, 5, 2.5, 0.8)[min(k, 3)]
+        look = {"color": look_of(method, k)["color"], "linestyle": "-", "linewidth": width}
         ax.axline((0, 0), slope=slope, label=method, **look)
     look = {"color": GREY, "linestyle": "--", "linewidth": 1}
     for point in zip(support["a"], support["b"], strict=True):
@@ -1480,16 +840,16 @@ def _(table):
     noise=3e-14,  # The gaps are differences of numbers near √2, which rounding may move by 1e-14.
     **TOY,
 )
-def apidopoulos22_fig3(run, steps):
+def apidopoulos22_fig3(run, steps, **sizes):
     """Data: 80 points in the plane, in two classes that a line separates. Both descents step on hinge loss plus a ridge
     penalty that fades; α damps inertia. Margins swing: drawn is the largest gap from t on.
 
-    As Figure 2: support vectors ±(1/2, 3/2) and ±(3/2, 1/2), other points of N(±(2, 2), standard deviation 0.45), seed
-    {seed}; linear kernel, penalty λₜ = 4/t, steps of γ = 1/‖Z‖² for the signed points Z. Predicted: 1 − γμ a step,
-    where μ is the least eigenvalue, but for 0, of the support vectors' kernel matrix; the line goes through the last
-    gap.
+    As Figure 2: support vectors ±(1/2, 3/2) and ±(3/2, 1/2), other points of N(±(2, 2), standard deviation {spread:g}),
+    seed {seed}; linear kernel, penalty λₜ = {fading}, steps of γ = 1/‖Z‖² for the signed points Z. Predicted: 1 − γμ a
+    step, where μ is the least eigenvalue, but for 0, of the support vectors' kernel matrix; the line goes through the
+    last gap.
     """
-    Z, paths = toy_runs(run, steps)
+    Z, paths = toy_runs(run, steps=steps, **sizes)
     t = np.arange(1, steps + 1)
     # Of the kernel matrix of the four support vectors the eigenvalues are 8, 2, 0 and 0.
     rate = 1 - 2 / np.linalg.norm(Z, 2) ** 2
@@ -1500,16 +860,17 @@ def apidopoulos22_fig3(run, steps):
         yield {"method": method, "t": t, "margin_gap": gap, "predicted": predicted}
 
 
-@apidopoulos22_fig3.draw
+@apidopoulos22_fig3.drawing
 def _(table, ax):
-    for method, rows in groups(table, "method"):
-        ax.semilogy(rows["t"], from_here_on(rows["margin_gap"]), label=method, **LOOKS[method])
+    for k, (method, rows) in enumerate(groups(table, "method")):
+        look = look_of(method, k)
+        ax.semilogy(rows["t"], from_here_on(rows["margin_gap"]), label=method, **look)
     rows = where(table, method="diagonal descent")
     factor = rows["predicted"][1] / rows["predicted"][0]
     label = f"predicted for diagonal descent: a factor {factor:.4f} a step"
     ax.semilogy(rows["t"], rows["predicted"], label=label, **LOOKS["diagonal descent"] | BOUND)
-    ax.set(xlabel="iterations t", ylabel="largest margin − margin reached", ylim=(1e-16, 1))
-    ax.xaxis.set_major_formatter("{x:,g}")
+    ax.set(xlabel="iterations t", ylabel="largest margin − margin reached", ylim=(1e-15, 1))
+    ax.margins(x=0)
 
 
 def with_flips(y, share, rng):
@@ -1519,12 +880,13 @@ def with_flips(y, share, rng):
     return noisy
 
 
-def noisy_problem(rng, flipped):
+def noisy_problem(rng, flipped, points, spread, sigma2):
     """Draw points, half for training, with a share of labels flipped: G, its max_margin, test points and labels."""
-    y = np.tile(np.repeat([-1, 1], 300), 2)
-    X = y[:, None] * 0.5 + rng.normal(scale=0.4, size=(len(y), 2))
-    G = fm.gram(X[:600], with_flips(y[:600], flipped, rng), sigma2=0.15**2)
-    return G, fm.max_margin(G, tol=1e-9), X[600:], y[600:]
+    y = np.tile(np.repeat([-1, 1], points), 2)
+    X = y[:, None] * 0.5 + rng.normal(scale=spread, size=(len(y), 2))
+    n = 2 * points
+    G = fm.gram(X[:n], with_flips(y[:n], flipped, rng), sigma2=sigma2)
+    return G, fm.max_margin(G, tol=1e-9), X[n:], y[n:]
 
 
 def outcome(trace, alphas, G, X_test, y_test):
@@ -1533,16 +895,18 @@ def outcome(trace, alphas, G, X_test, y_test):
     return trace["iteration"], trace["lower"], np.mean(wrong, axis=1)
 
 
-def noisy_rows(run, penalties, draws, steps):
+def noisy_rows(run, penalties, shares, draws, steps, accel, points, spread, sigma2):
     """Yield the medians over draws of diagonal and inertial descent for each {label: (lam, lam0)}."""
+    run.facts["sigma"] = f"{math.sqrt(sigma2):g}"
     methods = {
         "diagonal descent": fm.diagonal_descent,
-        "inertial descent": partial(fm.inertial_diagonal_descent, accel=3.0),
+        "inertial descent": partial(fm.inertial_diagonal_descent, accel=accel),
     }
-    for flipped in run.bar((0.0, 0.1, 0.2)):
+    for flipped in run.bar(shares):
         problems = []
         for draw in range(draws):
-            problems.append(noisy_problem(np.random.default_rng((run.seed, draw)), flipped))
+            rng = np.random.default_rng((run.seed, draw))
+            problems.append(noisy_problem(rng, flipped, points, spread, sigma2))
         for method, algorithm in methods.items():
             found = {label: [] for label in (*penalties, EXACT)}
             for G, best, *test in problems:
@@ -1564,8 +928,14 @@ def noisy_rows(run, penalties, draws, steps):
 
 NOISY = {
     "minutes": 3,
-    "panels": (4, 2),
-    "height": 2.1,
+    "panels": (2, "flipped"),
+    "height": 2.3,
+    "noise": 1e-12,  # Margins near 0 are differences of scores near 1.
+    "accel": 3.0,
+    "points": 300,
+    "spread": 0.4,
+    "sigma2": 0.15**2,
+    "shares": [0.0, 0.1, 0.2],
     "draws": 20,
     "steps": 2000,
     "quick": {"draws": 2, "steps": 100},
@@ -1574,87 +944,91 @@ NOISY = {
 
 @figure(
     "apidopoulos22:fig4",
-    "With wrong labels a strong penalty errs less than weak ones, yet none of them errs less than the first step",
+    "With wrong labels a strong penalty gives smaller test errors than weak ones, but none beats the first step",
+    lam="1/t",
+    lam0=[100.0, 10.0, 1.0, 0.01],
     **NOISY,
 )
-def apidopoulos22_fig4(run, draws, steps):
-    """Data: two Gaussian clouds of 300 points for training and for testing, Gaussian kernel; medians of {draws} draws.
-    Step t of both descents is on hinge loss + λ₀/t times a ridge penalty. For diagonal descent the curves of λ₀ ≤ 10
-    coincide.
+def apidopoulos22_fig4(run, lam, lam0, **sizes):
+    """Data: two Gaussian clouds of {points} points for training and for testing, Gaussian kernel; medians of {draws}
+    draws. Step t of both descents is on hinge loss + {fading} times a ridge penalty. Dot: after the first step. [[For
+    diagonal descent the curves of λ₀ ≤ 10 coincide.]]
 
-    Clouds N(±(1/2, 1/2), standard deviation 0.4), σ = 0.15, α = 3, {steps:,} steps, seed {seed}. Test labels are all
-    right. Margin: label × score of the worst training point, the score's weights of length 1. Maximum margin: the exact
-    separator.
+    Clouds N(±(1/2, 1/2), standard deviation {spread:g}), σ = {sigma}, α = {accel:g}, {steps:,} steps, seed {seed}. Test
+    labels are all right. Maximum margin: the exact separator. The CSV file has margins, too: label × score of the worst
+    training point, the score's weights of length 1.
     """
-    penalties = {f"λ₀ = {lam0:g}": ("1/t", lam0) for lam0 in (100, 10, 1, 0.01)}
-    yield from noisy_rows(run, penalties, draws, steps)
+    run.facts["fading"] = penalty(lam, "λ₀")
+    penalties = {f"λ₀ = {in_text(value)}": (lam, value) for value in lam0}
+    yield from noisy_rows(run, penalties, **sizes)
 
 
 @figure(
     "apidopoulos22:fig5",
-    "With wrong labels slow decay of the penalty errs least; fast decay gains inertial descent margin, which "
-    "Apidopoulos et al. deny",
+    "With wrong labels, the slower the penalty decays, the smaller are the test errors",
+    lam=["1/log(1+t)", "1/sqrt(t)", "1/t", "1/t^2", "2^-t"],
+    lam0=8.0,
     **NOISY,
 )
-def apidopoulos22_fig5(run, draws, steps):
-    """Data: two Gaussian clouds of 300 points for training and for testing, Gaussian kernel; medians of {draws} draws.
-    Step t of both descents is on hinge loss + λₜ times a ridge penalty. Coinciding: 8/t² and 8/2ᵗ, on the left also
-    8/t.
+def apidopoulos22_fig5(run, lam, lam0, **sizes):
+    """Data: two Gaussian clouds of {points} points for training and for testing, Gaussian kernel; medians of {draws}
+    draws. Step t of both descents is on hinge loss + λₜ times a ridge penalty. Dot: after the first step. [[Coinciding:
+    8/t² and 8/2ᵗ, for diagonal descent also 8/t.]]
 
-    As Figure 4: clouds N(±(1/2, 1/2), standard deviation 0.4), σ = 0.15, α = 3, {steps:,} steps, seed {seed}. Test
-    labels are all right.
+    As Figure 4: clouds N(±(1/2, 1/2), standard deviation {spread:g}), σ = {sigma}, α = {accel:g}, {steps:,} steps, seed
+    {seed}. Test labels are all right. The CSV file has margins, too.
     """
-    penalties = {
-        "λₜ = 8/log(1+t)": ("1/log(1+t)", 8.0),
-        "λₜ = 8/√t": ("1/sqrt(t)", 8.0),
-        "λₜ = 8/t": ("1/t", 8.0),
-        "λₜ = 8/t²": ("1/t^2", 8.0),
-        "λₜ = 8/2ᵗ": ("2^-t", 8.0),
-    }
-    yield from noisy_rows(run, penalties, draws, steps)
+    penalties = {f"λₜ = {penalty(schedule, lam0)}": (schedule, lam0) for schedule in lam}
+    yield from noisy_rows(run, penalties, **sizes)
 
 
-@apidopoulos22_fig4.draw
-@apidopoulos22_fig5.draw
+@apidopoulos22_fig4.drawing
+@apidopoulos22_fig5.drawing
 def _(table, *axes):
-    """Draw a column for each method: margins without wrong labels, then test errors with ever more of them."""
-    for column, (method, part) in enumerate(groups(table, "method")):
-        margins, *errors = axes[column::2]
-        draw_penalties(margins, where(part, flipped=0), "margin")
-        margins.set(title=f"{method}, no wrong labels", ylabel="margin")
-        for ax, (flipped, rows) in zip(errors, groups(part, "flipped"), strict=True):
-            draw_penalties(ax, rows, "test_error")
-            labels = f"{100 * flipped:.0f} % of labels wrong" if flipped else "no wrong labels"
-            ax.set(title=f"{method}, {labels}", ylabel="test error in %", xlabel="iterations")
-            ax.yaxis.set_major_formatter(lambda error, _: f"{100 * error:g}")
-    for left, right in zip(axes[::2], axes[1::2], strict=True):
-        right.sharey(left)
-    for ax in axes:
+    """Draw a row for each method, of test errors with ever more wrong labels."""
+    methods = groups(table, "method")
+    columns = len(axes) // len(methods)
+    for k, ax in enumerate(axes):
         ax.sharex(axes[0])
-        ax.label_outer()
+        ax.sharey(axes[k % columns])
+    panels = iter(axes)
+    last = []  # panels of a row, with what is at the ends of their lines
+    for method, part in methods:
+        for flipped, rows in groups(part, "flipped"):
+            ax = next(panels)
+            ends = {}
+            for k, (fading, run) in enumerate(groups(rows, "penalty")):
+                percent = 100 * run["test_error"]
+                color = GREY if fading == EXACT else f"C{k % 7}"
+                ends[fading] = percent[-1], color
+                if fading == EXACT:
+                    rule(ax, percent[0])
+                else:
+                    ax.semilogx(run["t"], percent, color=color)
+                    first = percent[0]
+            ax.plot(1, first, "o", color=BLACK, markersize=6, zorder=3)
+            labels = f"{100 * flipped:g} % of labels wrong" if flipped else "no wrong labels"
+            ax.set(title=f"{method},\n{labels}", xlabel="step t")
+            plain(ax.xaxis, 1, 10, 100, 1000, 10_000)
+            ax.tick_params(labelbottom=part is methods[-1][1])
+        last.append((ax, ends))
+    for ax in axes[::columns]:
+        ax.set_ylabel("test error in %")
+    for ax in axes[:columns]:
+        ax.set_xlabel("")
+    for ax, ends in last:
+        name_ends(ax, ends)
 
 
-def draw_penalties(ax, part, column):
-    for penalty, rows in groups(part, "penalty"):
-        if penalty == EXACT:
-            ax.axhline(rows[column][0], color=GREY, linestyle="-", linewidth=1.2, label=penalty)
-        else:
-            ax.plot(rows["t"], rows[column], label=penalty)
-
-
-REAL_METHODS = {
-    "diagonal descent": fm.diagonal_descent,
-    "inertial descent": partial(fm.inertial_diagonal_descent, accel=3.0),
-    "normalised GD": partial(fm.normalized_gradient_descent, schedule="sqrt", divide_by="norm"),
-    "momentum": fm.momentum,
-}
-
-
-def split_htru2(run):
-    """Return HTRU2, of which 70 % are for training: X, y, X_test, y_test."""
-    X, y = run.htru2()
-    train, test = np.split(run.rng().permutation(len(y)), [int(0.7 * len(y))])
-    return X[train], y[train], X[test], y[test]
+def real_methods(lam, lam0, accel):
+    """Return {method: algorithm}."""
+    fading = {"lam": lam, "lam0": lam0}
+    return {
+        "diagonal descent": partial(fm.diagonal_descent, **fading),
+        "inertial descent": partial(fm.inertial_diagonal_descent, accel=accel, **fading),
+        "normalised GD": partial(fm.normalized_gradient_descent, schedule="sqrt", divide_by="norm"),
+        "momentum": fm.momentum,
+    }
 
 
 @figure(
@@ -1662,28 +1036,46 @@ def split_htru2(run):
     "Inertial descent nears the largest margin first; on HTRU2 the test error rises with the margin",
     minutes=10,
     data="mnist htru2",
-    panels=(2, 4),
+    panels=(2, "data"),
     height=2.5,
+    takes_points=True,
+    sigma2=3.4**2,
+    sigma2_of_htru2=16.0,
+    lam="1/t",
+    lam0=1.0,
+    accel=3.0,
     steps=1000,
     most=20_000,
     quick={"steps": 60, "most": 1000},
 )
-def apidopoulos22_fig6(run, steps, most):
-    """Data: two digits of MNIST, or HTRU2, candidates for pulsars; {n} points, Gaussian kernel. Margin: of the worst
-    point, below 0 on the wrong side. GD: gradient descent. Penalty of both descents: λ₀/t, λ₀ = 1.
+def apidopoulos22_fig6(run, sigma2, sigma2_of_htru2, lam, lam0, accel, steps, most):
+    """Data: {sets}; {n} points, Gaussian kernel. Margin: of the worst point, below 0 on the wrong side. GD: gradient
+    descent. Penalty of both descents: {fading}, λ₀ = {lam0:g}.
 
-    MNIST: pixels from 0 to 1, σ = 3.4. HTRU2: raw, σ = 4, split 70/30 with seed {seed}. {tests} points for testing.
-    Descents: hinge loss and a ridge penalty, α = 3; λ₀ = 10 is on HTRU2 alone. Normalised GD and momentum: exponential
-    loss; step t of GD is the gradient divided by its norm and by √t. Maximum margin: certified to 1e-6 of itself.
+    {widths}. {tests} points for testing. Descents: hinge loss and a ridge penalty, α = {accel:g}[[; λ₀ = 10 is on HTRU2
+    alone]]. Normalised GD and momentum: exponential loss; step t of GD is the gradient divided by its norm and by √t.
+    Maximum margin: certified to 1e-6 of itself.
     """
-    sets = {f"MNIST, {a} and {b}": (3.4, run.mnist(a, b)) for a, b in ((3, 5), (3, 8), (4, 9))}
-    sets["HTRU2"] = 4.0, split_htru2(run)
+    run.facts["fading"] = penalty(lam, "λ₀")
+    run.facts["widths"] = f"σ = {math.sqrt(sigma2):g}"
+    if run.points:
+        run.facts["sets"] = f"points of {run.name}"
+        sets = {run.name: (sigma2, run.own_points())}
+    else:
+        run.facts["sets"] = "two digits of MNIST, or HTRU2, candidates for pulsars"
+        run.facts["widths"] = (
+            f"MNIST: pixels from 0 to 1, {run.facts['widths']}. HTRU2: raw, "
+            f"σ = {math.sqrt(sigma2_of_htru2):g}, split 70/30 with seed {run.seed}"
+        )
+        pairs = ((3, 5), (3, 8), (4, 9))
+        sets = {f"MNIST, {a} and {b}": (sigma2, run.mnist(a, b)) for a, b in pairs}
+        sets["HTRU2"] = sigma2_of_htru2, run.split(*run.htru2())
     sizes = []
-    for name, (sigma, data) in run.bar(sets.items()):
+    for name, (width, data) in run.bar(sets.items()):
         X, y, X_test, y_test = (array[:most] for array in data)
         sizes.append([len(y), len(y_test)])
-        G = fm.gram(X, y, sigma2=sigma**2)
-        methods = dict(REAL_METHODS)
+        G = fm.gram(X, y, sigma2=width)
+        methods = real_methods(lam, lam0, accel)
         if name == "HTRU2":
             larger = partial(methods["inertial descent"], lam0=10.0)
             methods["inertial descent, λ₀ = 10"] = larger
@@ -1696,24 +1088,25 @@ def apidopoulos22_fig6(run, steps, most):
         for method, (t, margin, error) in found.items():
             yield {"data": name, "method": method, "t": t, "margin": margin, "test_error": error}
     for fact, column in zip(("n", "tests"), np.transpose(sizes), strict=True):
-        run.facts[fact] = f"{column.min():,} to {column.max():,}"
+        run.facts[fact] = " to ".join(f"{count:,}" for count in sorted({min(column), max(column)}))
 
 
-@apidopoulos22_fig6.draw
+@apidopoulos22_fig6.drawing
 def _(table, *axes):
-    for column, (data, part) in enumerate(groups(table, "data")):
-        margins, errors = axes[column::4]
+    sets = groups(table, "data")
+    count = len(sets)
+    for column, (data, part) in enumerate(sets):
+        margins, errors = axes[column::count]
         margins.sharey(axes[0])
-        errors.sharey(axes[4])
+        errors.sharey(axes[count])
         for method, rows in groups(part, "method"):
             percent = 100 * rows["test_error"]
             if method == EXACT:
-                look = {"color": GREY, "linestyle": "-", "linewidth": 1.2}
-                margins.axhline(rows["margin"][0], label=method, **look)
-                errors.axhline(percent[0], **look)
+                rule(margins, rows["margin"][0], label=method)
+                rule(errors, percent[0])
             else:
                 margins.plot(rows["t"], rows["margin"], label=method, **LOOKS[method])
-                errors.loglog(rows["t"], percent, **LOOKS[method])
+                errors.semilogx(rows["t"], percent, **LOOKS[method])
         margins.set(title=data, ylabel="margin")
         errors.set(xlabel="iterations t", ylabel="test error in %")
         plain(errors.xaxis, 1, 10, 100, 1000)
@@ -1721,7 +1114,9 @@ def _(table, *axes):
         ax.label_outer()
         ax.tick_params(labelbottom=True)  # the rows have scales of their own
     axes[0].set_ylim(bottom=-0.15)
-    plain(axes[4].yaxis, 0.3, 0.5, 1, 2, 3, 5, 10)
+    if table["test_error"].min() > 0:
+        axes[count].set_yscale("log")
+        plain(axes[count].yaxis, 0.1, 0.2, 0.3, 0.5, 1, 2, 3, 5, 10, 20, 30, 50)
 
 
 @apidopoulos22_fig6.table
@@ -1739,20 +1134,24 @@ def _(table):
     data="mnist htru2",
     panels=(1, 2),
     height=3.3,
+    lam="1/t",
+    lam0=1.0,
+    accel=3.0,
     steps=1000,
     points=2000,
     widths=13,
     quick={"steps": 100, "points": 200, "widths": 5},
 )
-def apidopoulos22_width(run, steps, points, widths):
+def apidopoulos22_width(run, lam, lam0, accel, steps, points, widths):
     """Data: MNIST, digits 3 and 5, and HTRU2, candidates for pulsars; {points:,} points, kernel exp(−‖x − z‖²/(2σ²)).
     Gap: what is missing of the maximum margin after {steps:,} iterations, as a share; 1e-11 stands for all below.
 
-    Pixels from 0 to 1; HTRU2 standardised, split 70/30 with seed {seed}. Descents: penalty 1/t, α = 3, steps of 1/‖G‖.
-    An iteration is a product. The paper's numbers are 3.4 and 4; its text has them as σ², the authors' code as σ. Gaps
-    are to a certified upper bound of the maximum margin.
+    Pixels from 0 to 1; HTRU2 standardised, split 70/30 with seed {seed}. Descents: penalty {fading}, α = {accel:g},
+    steps of 1/‖G‖. An iteration is a product. The paper's numbers are 3.4 and 4; its text has them as σ², the authors'
+    code as σ. Gaps are to a certified upper bound of the maximum margin.
     """
-    X, y, *_ = split_htru2(run)
+    run.facts["fading"] = penalty(lam, lam0)
+    X, y, *_ = run.split(*run.htru2())
     sets = {  # points, labels, the paper's number; the widths are its powers from this one to the fourth after it
         "MNIST, 3 and 5": (*run.mnist(3, 5)[:2], 3.4, 0),
         "HTRU2": ((X - X.mean(axis=0)) / X.std(axis=0), y, 4.0, -2),
@@ -1763,7 +1162,7 @@ def apidopoulos22_width(run, steps, points, widths):
             best = fm.max_margin(G, tol=1e-12)
             # The step of the descents is given: to find it would cost products.
             step = {"step": 1 / np.linalg.eigvalsh(G)[-1]}
-            for method, algorithm in REAL_METHODS.items():
+            for method, algorithm in real_methods(lam, lam0, accel).items():
                 options = step if "descent" in method else {}
                 alpha = algorithm(G, max_iter=steps, trace_at=[], **options).alpha
                 # Products in twice the precision: others leave 1e-9 of the margin open.
@@ -1777,45 +1176,46 @@ def apidopoulos22_width(run, steps, points, widths):
                 }
 
 
-@apidopoulos22_width.draw
+@apidopoulos22_width.drawing
 def _(table, *axes):
     for ax, (data, part) in zip(axes, groups(table, "data"), strict=True):
         for method, rows in groups(part, "method"):
             gap = np.maximum(rows["gap"], 1e-11)
             ax.loglog(rows["sigma2"], gap, label=method, **LOOKS[method])
         printed = part["printed"][0]
-        look = {"color": GREY, "linewidth": 1.2}
-        ax.axvline(printed, label="width in the text of Apidopoulos et al.", linestyle="-", **look)
-        ax.axvline(printed**2, label="width in their code", linestyle="--", **look)
+        rule(ax, x=printed, label="width in the text of Apidopoulos et al.")
+        rule(ax, x=printed**2, label="width in their code", linestyle="--")
+        level(ax, 1, "not separated" if ax is axes[0] else "")
         ax.set(title=data, xlabel="width σ² of the kernel", ylabel="gap / maximum margin")
         plain(ax.xaxis)
 
 
-def path_problem(run, images, flipped, draw):
-    """Return G of so many images of 3 and 5, half as many others for validation, and all test images.
+def path_problem(run, digits, images, flipped, draw, sigma2):
+    """Return G of so many images of two digits, half as many others for validation, and all test images.
 
     This share of the labels is flipped, for training and for validation.
     """
     rng = np.random.default_rng((run.seed, draw))
-    X, y, X_test, y_test = run.mnist(3, 5)
+    X, y, X_test, y_test = run.two_classes(*digits)
     chosen = rng.permutation(len(y))[: images + images // 2]
     X = X[chosen]
     y = y[chosen]
-    G = fm.gram(X[:images], with_flips(y[:images], flipped, rng), sigma2=3.4**2)
+    G = fm.gram(X[:images], with_flips(y[:images], flipped, rng), sigma2=sigma2)
     return G, (X[images:], with_flips(y[images:], flipped, rng)), (X_test, y_test)
 
 
 HINGE_PATH = "SVMs along a path over C, hinge loss"
 
 
-def path_weights(G, steps, path_steps, penalties):
+def path_weights(G, lam, lam0, accel, steps, path_steps, penalties):
     """Return {method: an array of the weights from which validation chooses}."""
     step = 1 / np.abs(np.asarray(G)).sum(axis=1).max()  # at most 1/||G||
     inertial = partial(fm.inertial_diagonal_descent, step=step)
     found = {}
-    for lam0 in (100, 1):
-        method = f"inertial descent stopped early, ridge penalty {lam0}/t"
-        found[method] = trajectory(inertial, G, steps, 8, accel=3.0, lam0=lam0).iterates
+    for first in lam0:
+        method = f"inertial descent stopped early, ridge penalty {penalty(lam, first)}"
+        early = trajectory(inertial, G, steps, 8, accel=accel, lam=lam, lam0=first)
+        found[method] = early.iterates
     squared = [None]
     hinge = [None]
     options = {"lam": lambda t: 1.0, "restart": True, "max_iter": path_steps, "trace_at": []}
@@ -1834,6 +1234,13 @@ def path_weights(G, steps, path_steps, penalties):
     minutes=1,
     data="mnist",
     panels=(1, 2),
+    takes_points=True,
+    digits=(3, 5),
+    sigma2=3.4**2,
+    lam="1/t",
+    lam0=[100.0, 1.0],
+    accel=3.0,
+    shares=[0.0, 0.1, 0.2],
     draws=10,
     images=1000,
     steps=1000,
@@ -1841,422 +1248,49 @@ def path_weights(G, steps, path_steps, penalties):
     penalties=19,
     quick={"draws": 2, "images": 100, "steps": 100, "path_steps": 5, "penalties": 7},
 )
-def apidopoulos22_path(run, draws, images, steps, path_steps, penalties):
-    """Data: MNIST, digits 3 and 5, {images:,} images to train; Gaussian kernel. Each method's weights are
-    chosen on half as many others, mislabelled as often; test labels are right. Means of {draws} draws ± standard
-    errors.
+def apidopoulos22_path(run, digits, sigma2, shares, draws, images, **sizes):
+    """Data: {source}, {images:,} {item}s to train; Gaussian kernel. Each method's weights are chosen on half as many
+    others, mislabelled as often; test labels are right. Means of {draws} draws ± standard errors.
 
-    σ = 3.4, seed {seed}. Descent: α = 3, up to {steps:,} steps, looked at eight times a decade. Paths: {penalties}
-    values of C, the weight of the loss, from 0.001 to 1,000, each from the weights before; squared hinge loss by
-    max_margin to a relative gap of 0.001, hinge loss by {path_steps} steps of inertial descent, restarted, for each C.
+    σ = {sigma}, seed {seed}. Descent: α = {accel:g}, up to {steps:,} steps, looked at eight times a decade. Paths:
+    {penalties} values of C, the weight of the loss, from 0.001 to 1,000, each from the weights before; squared hinge
+    loss by max_margin to a relative gap of 0.001, hinge loss by {path_steps} steps of inertial descent, restarted, for
+    each C.
     """
-    for flipped in (0.0, 0.1, 0.2):
+    run.facts["sigma"] = f"{math.sqrt(sigma2):g}"
+    run.facts["source"] = run.name if run.points else "MNIST, digits {} and {}".format(*digits)
+    for flipped in shares:
         for draw in run.bar(range(draws), f"{100 * flipped:g} % wrong"):
-            G, (X, y), (X_test, y_test) = path_problem(run, images, flipped, draw)
-            for method, weights in path_weights(G, steps, path_steps, penalties).items():
+            G, (X, y), (X_test, y_test) = path_problem(run, digits, images, flipped, draw, sigma2)
+            for method, weights in path_weights(G, **sizes).items():
                 errors = np.mean(G.decision_function(weights, X) * y <= 0, axis=1)
                 scores = G.decision_function(weights[errors.argmin()], X_test)
                 error = np.mean(scores * y_test <= 0)
                 yield {"flipped": flipped, "method": method, "seed": draw, "test_error": error}
 
 
-@apidopoulos22_path.draw
+@apidopoulos22_path.drawing
 def _(table, errors, differences):
     parts = groups(table, "flipped")
-    for k, (method, _) in enumerate(groups(table, "method")):
+    methods = groups(table, "method")
+    for k, (method, _) in enumerate(methods):
         for flipped, part in parts:
             error = 100 * where(part, method=method)["test_error"]
             path = 100 * where(part, method=HINGE_PATH)["test_error"]
             for ax, values in ((errors, error), (differences, error - path)):
                 deviation = values.std(ddof=1) / math.sqrt(len(values))
-                look = {"color": f"C{k}", "marker": "osD^"[k], "linestyle": "none"}
-                place = 100 * flipped + k - 1.5  # side by side
+                look = {"color": f"C{k}", "marker": "osD^v<>"[k % 7], "linestyle": "none"}
+                place = 100 * flipped + k - (len(methods) - 1) / 2  # side by side
                 ax.errorbar(place, values.mean(), deviation, label=method, **look)
-    differences.axhline(0, color=GREY, linestyle="-", linewidth=1.2, zorder=1)
+    rule(differences, 0, zorder=1)
     errors.set(title="test error", ylabel="test error in %")
-    differences.set(title="test error − that of SVMs of hinge loss", ylabel="difference in %")
+    differences.set(title="test error − that of SVMs of hinge loss", ylabel="difference in points")
     for ax in (errors, differences):
-        ax.set(xlabel="wrong labels in %", xticks=[0, 10, 20])
+        ax.set(xlabel="wrong labels in %", xticks=[100 * flipped for flipped, _ in parts])
 
 
-# ======================================================================================================================
-# Report
-#
-# README.md and the pages in figures/ show figures between marks, which `report` fills from the CSV files in figures/:
-#
-#     <!-- figure: ji21:fig1 -->                finding, picture, settings; sizes may follow: ji21:fig3 images=60000
-#     <!-- table: apidopoulos22:fig6 -->        what the figure's function `table` makes of its table
-#     <!-- gallery: ji21:fig1 norms -->         small pictures with their findings; "all" and beginnings of names count
-#     <!-- others -->                           the figures that have no mark on this page
-#     <!-- end -->                              ends each of them, on a line of its own
-#
-# Within a line <!-- number: ji21:fig1 slope -->..<!-- end --> is a number of the figure's function `numbers`.
-# ======================================================================================================================
-
-BLOCK = re.compile(
-    r"(^<!-- (figure|table|gallery|others)(?:: ([^\n]*?))? -->\n).*?(?=^<!-- end -->$)",
-    re.DOTALL | re.MULTILINE,
-)
-NUMBER = re.compile(r"(<!-- number: (\S+) (\S+) -->).*?(?=<!-- end -->)")
-
-
-def pivot(table, rows, columns, cell):
-    """Return a table in Markdown: a line for each value of one column, a column for each of another.
-
-    `cell` makes text of the part of the table that has both; where there is none, a dash stands.
-    """
-    names = list(dict.fromkeys(table[columns].tolist()))
-    lines = [[rows, *names], ["---"] * (1 + len(names))]
-    for value, part in groups(table, rows):
-        found = dict(groups(part, columns))
-        lines.append([value, *(cell(found[name]) if name in found else "–" for name in names)])
-    return markdown(lines)
-
-
-def markdown(lines):
-    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
-
-
-def section(figure, sizes, table, caption):
-    """Return what the report shows of a figure."""
-    stem = stem_of(figure.key, sizes)
-    about, *settings = caption.split(" | ")
-    command = " ".join([figure.key, *(f"{name}={value}" for name, value in sizes.items())])
-    taken = "" if sizes else f", {minutes(figure)}"  # other sizes take longer, or less
-    small = " ".join([f"`{command}`{taken}; [CSV]({stem}.csv).", *settings])
-    return f"""\
-<a id="{stem}"></a>
-
-### {figure.title(table)}
-
-![{about}]({stem}.png)
-
-<sub>{small}</sub>
-"""
-
-
-def gallery(figures, page):
-    """Return small pictures with their findings in rows of three, which lead to the report, in HTML."""
-    lines = ["<table>"]
-    for k, figure in enumerate(figures):
-        stem = stem_of(figure.key, {})
-        name = figure.key  # in the report, whose headings are the findings
-        if page.parent != FOLDER:
-            table, _ = read_table(FOLDER / f"{stem}.csv")
-            name = html.escape(figure.title(table), quote=False)
-        report = os.path.relpath(FOLDER / "README.md", page.parent)
-        small = os.path.relpath(FOLDER / f"{stem}.png", page.parent)
-        link = f'<a href="{report}#{stem}"><img src="{small}" width="240" alt="{figure.key}"></a>'
-        lines += ["<tr>"] * (k % 3 == 0)
-        lines += [f'<td width="33%" valign="top">{link}<br>{name}</td>']
-        lines += ["</tr>"] * (k % 3 == 2 or k == len(figures) - 1)
-    return "\n".join([*lines, "</table>\n"])
-
-
-def block(kind, words, page, text):
-    """Return what stands between a mark and its end; nothing where the CSV file is missing."""
-    if kind == "gallery":
-        chosen, _ = select(words.split())
-        return gallery([figure for figure in chosen if csv_of(figure, {}).is_file()], page)
-    if kind == "others":
-        others = [key for key in FIGURES if f"<!-- figure: {key} -->" not in text]
-        return "\n".join(block("figure", key, page, text) for key in others)
-    [figure], sizes = select(words.split())
-    if not csv_of(figure, sizes).is_file():
-        return ""
-    table, caption = read_table(csv_of(figure, sizes))
-    if kind == "figure":
-        return section(figure, sizes, table, caption)
-    return figure.table_of(table) + "\n"
-
-
-def report():
-    """Renew what stands between the marks in README.md and in the pages in figures/."""
-    for page in (ROOT / "README.md", *sorted(FOLDER.glob("*.md"))):
-        renewed = renew(page, page.read_text(encoding="utf-8"))
-        with atomic(page) as part:
-            part.write_text(renewed, encoding="utf-8")
-        print(page)
-
-
-def renew(page, text):
-    """Return the text of a page with what belongs between its marks; a DataError if a mark is not understood."""
-
-    def fresh(found):
-        mark, kind, words = found.groups()
-        try:
-            return mark + block(kind, words, page, text)
-        except ValueError as error:
-            raise DataError(f"{page}: {mark.strip()}: {error}") from None
-
-    def fresh_number(found):
-        mark, key, name = found.groups()
-        table, _ = read_table(csv_of(FIGURES[key], {}))
-        return mark + FIGURES[key].numbers_of(table)[name]
-
-    return NUMBER.sub(fresh_number, BLOCK.sub(fresh, text))
-
-
-# ======================================================================================================================
-# Command line
-# ======================================================================================================================
-
-
-def minutes(figure):
-    """Write how long a figure takes."""
-    return f"{figure.minutes:g} min" if figure.minutes >= 1 else f"{60 * figure.minutes:.0f} s"
-
-
-def stem_of(key, sizes):
-    """Return the name of a figure's files without their ending; sizes that were changed are part of it."""
-    return "-".join([key.replace(":", "-"), *(f"{name}{value}" for name, value in sizes.items())])
-
-
-def csv_of(figure, sizes, folder=FOLDER):
-    return folder / f"{stem_of(figure.key, sizes)}.csv"
-
-
-def select(words):
-    """Return the figures that words mean, and the sizes in those of the form name=value; a ValueError if unknown.
-
-    A word is "all", a key or one of its parts, or else stands somewhere in it.
-    """
-    sizes = {}
-    chosen = {}  # a dict keeps the order and drops repetitions
-    for word in words:
-        name, equals, value = word.partition("=")
-        if equals:
-            sizes[name] = value
-            continue
-        keys = [key for key in FIGURES if word in ("all", key, *key.split(":"))]
-        keys = keys or [key for key in FIGURES if word in key or word in stem_of(key, {})]
-        if not keys:
-            raise ValueError(f"no figure is called {word!r}; see: python reproduce.py list")
-        chosen |= dict.fromkeys(keys)
-    if sizes and not chosen:
-        raise ValueError("sizes are those of a figure: name it, too")
-    figures = [FIGURES[key] for key in chosen]
-    for figure in figures:
-        for name in sizes:
-            if name not in figure.sizes:
-                known = ", ".join(figure.sizes) or "none"
-                raise ValueError(f"{figure.key} has no size {name!r}; its sizes are: {known}")
-            sizes[name] = size_of(figure, name, sizes[name])
-    return figures, sizes
-
-
-def size_of(figure, name, text):
-    """Return the size that a text gives, of the type of its default; a ValueError for a number that is not above 0."""
-    kind = type(figure.sizes[name])
-    if kind is str:
-        return text
-    try:
-        size = {int: int, float: float}[kind](text)
-    except (KeyError, ValueError):
-        size = 0
-    if not size > 0:
-        wanted = {int: "be a whole number above 0", float: "be a number above 0"}
-        raise ValueError(
-            f"{name} of {figure.key} must {wanted.get(kind, 'stay as it is')}, got {text}"
-        )
-    return size
-
-
-def listing(figures, given):
-    """Return the lines of the list."""
-    lines = [("figure", "data", "time", "finding")]
-    for figure in figures:
-        data = "here" if figure.data else "-"
-        if not all(find(name, given) for name in figure.data):
-            data = "missing"
-        saved = csv_of(figure, {})
-        finding = re.sub("{.*?}", "…", figure.finding)
-        if saved.exists():
-            finding = figure.title(read_table(saved)[0])
-        lines.append((figure.key, data, minutes(figure), finding))
-    width = max(len(key) for key, *_ in lines)
-    return [
-        *(f"{key:{width}}  {data:7}  {time:>6}  {words}" for key, data, time, words in lines),
-        "",
-        "data: missing is downloaded; where there is no network, a sample of MNIST stands in",
-        "time: on two cores; --quick takes seconds",
-    ]
-
-
-EPILOG = """\
-names: ji21:fig2; ji21, all of a paper; fig3, of all; open, all with this in their name; images=60000, a size
-list says what there is; report renews the pages from the CSV files
-exit codes: 0 done, 1 a figure is missing, 2 bad command line, 130 interrupted"""
-
-
-def parse(arguments):
-    parser = argparse.ArgumentParser(
-        prog="reproduce.py",
-        description="Draws the figures of the papers, with a CSV file of the plotted numbers.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add = parser.add_argument
-    add("names", nargs="*", metavar="name", help="of figures; or all, list, report")
-    add("--quick", action="store_true", help="reduced work, seconds a figure, into figures/quick")
-    add("--redraw", action="store_true", help="draw the saved CSV files; compute nothing")
-    add("--data", type=Path, metavar="DIR", help="where the data sets are (mnist/, ..)")
-    add("--out", type=Path, metavar="DIR", help="default: figures/, figures/quick/")
-    add("--format", choices=METADATA, default="png", help="default: png")
-    add("--seed", type=int, default=0, metavar="INT", help="default: 0")
-    add("--no-progress", action="store_true", help="no progress bars, nor lines")
-    options = parser.parse_intermixed_args(arguments)  # options may stand between names
-    if options.seed < 0:
-        parser.error(f"argument --seed: must not be negative, got {options.seed}")
-    if not options.names and (options.quick or options.redraw):
-        parser.error("names of figures are missing, or all: python reproduce.py all --quick")
-    return options
-
-
-def default_folder(quick, run):
-    """Return where a figure goes without --out: reduced work and samples must not replace a full one."""
-    return FOLDER / "quick" if quick or run.sampled else FOLDER
-
-
-def compute(figure, sizes, run, options):
-    """Compute a figure, and save its table unless the kept one agrees: return the CSV file, and whether it does."""
-    quick = figure.quick if options.quick else {}
-    sizes_of_rows = figure.sizes | quick | sizes
-    table = stack(figure.rows(run, **sizes_of_rows))
-    caption = figure.caption({"seed": run.seed} | sizes_of_rows | run.facts)
-    folder = options.out or default_folder(options.quick, run)
-    if options.quick:
-        caption = f"Quick run. {caption}"
-    elif run.sampled:
-        caption = f"On a sample. {caption}"
-        names = ", ".join(sorted(run.sampled))
-        print(f"{figure.key}: of {names} only a sample is here: see {folder}", file=sys.stderr)
-    path = csv_of(figure, sizes, folder)
-    if folder == FOLDER:
-        with contextlib.suppress(FileNotFoundError, DataError):  # none is kept, or it is no table
-            kept, its_caption = read_table(path)
-            if caption == its_caption and agree(table, kept, figure.noise):
-                return path, True
-    with atomic(path) as part:
-        write_table(part, table, caption)
-        path.with_suffix(".png").unlink(missing_ok=True)  # which shows other numbers
-    return path, False
-
-
-def saved(figure, sizes, run, options):
-    """Return the CSV file of a figure that was computed before."""
-    folders = filter(None, (options.out, default_folder(options.quick, run)))
-    paths = [csv_of(figure, sizes, folder) for folder in folders]
-    for path in paths:
-        if path.is_file():
-            return path
-    missing = " and no ".join(map(str, paths))
-    raise DataError(f"there is no {missing}: draw the figure without --redraw first")
-
-
-def render(figure, sizes, run, options):
-    """Compute a figure, or find what was saved, and draw it unless the kept one stays: return a line that says so."""
-    if options.redraw:
-        numbers, agrees = saved(figure, sizes, run, options), False
-    else:
-        numbers, agrees = compute(figure, sizes, run, options)
-    table, caption = read_table(numbers)
-    folder = options.out or default_folder(options.quick, run)
-    path = (folder / numbers.name).with_suffix(f".{options.format}")
-    if agrees and options.format == "png" and path.is_file():
-        return f"{path} stays, as the kept table agrees to {TOLERANCE:g}; --redraw draws it anew"
-    with matplotlib.style.context(STYLE, after_reset=True), atomic(path) as part:
-        try:
-            fig = picture(figure, table, caption)
-        except (KeyError, IndexError, ValueError) as error:
-            if not options.redraw:
-                raise
-            message = f"{numbers} does not hold the table of this figure ({error!r})"
-            raise DataError(message) from error
-        fig.savefig(part, format=options.format, metadata=METADATA[options.format])
-    return f"{path} from {numbers}"
-
-
-def draw_all(figures, sizes, options):
-    """Draw figures, the shortest first: return the keys of those that could not be drawn."""
-    figures = sorted(figures, key=lambda figure: figure.minutes)
-    if not (options.quick or options.redraw):
-        names = [f"{figure.key} ({minutes(figure)})" for figure in figures]
-        print(f"on two cores: {', '.join(names)}", file=sys.stderr)
-    failed = []
-    for place, figure in enumerate(figures, 1):
-        start = time.perf_counter()
-        title = f"{figure.key} ({place} of {len(figures)})" if len(figures) > 1 else figure.key
-        run = Run(options.seed, not options.no_progress, options.data, title)
-        try:
-            done = render(figure, sizes, run, options)
-        except (DataError, OSError) as error:
-            failed.append(figure.key)
-            print(f"{figure.key} not drawn: {error}", file=sys.stderr)
-            continue
-        print(f"{done}: {time.perf_counter() - start:.1f} s", flush=True)
-    if failed and len(figures) > 1:
-        count = f"{len(failed)} of {len(figures)} figures"
-        print(f"{count} not drawn: {', '.join(failed)}", file=sys.stderr)
-    return failed
-
-
-def check_writable(folder):
-    """Raise a DataError if nothing can be written into a folder: before anything is computed."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=folder).close()
-    except OSError as error:
-        message = f"nothing can be written into {folder} ({error.strerror})"
-        raise DataError(f"{message}: name a folder with --out") from None
-
-
-def main(arguments=None):
-    """Do what a command line says, and return the exit code."""
-    options = parse(arguments)
-    is_report = options.names == ["report"]
-    names = [] if is_report else [name for name in options.names if name != "list"]
-    try:
-        figures, sizes = select(names or ["all"])
-    except ValueError as error:
-        print(error, file=sys.stderr)
-        return 2
-    try:
-        if is_report:
-            report()
-            return 0
-        named_folders(options.data)
-        if "list" in options.names or not options.names:
-            print(*listing(figures, options.data), sep="\n")
-            return 0
-        check_writable(options.out or default_folder(options.quick, Run()))
-        return 1 if draw_all(figures, sizes, options) else 0
-    except DataError as error:
-        print(error, file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
-
-
-def interrupt(signum, frame):
-    """End at Ctrl-C: by a KeyboardInterrupt, but at once where Numba compiles; no file is being written then.
-
-    Numba takes a KeyboardInterrupt for an error of the code that it compiles, and LLVM loses it.
-    """
-    if global_compiler_lock.is_locked():
-        print("interrupted", file=sys.stderr, flush=True)
-        os._exit(130)
-    raise KeyboardInterrupt
-
-
-def program():
-    """Run `main` as a program."""
-    sys.stdout.reconfigure(errors="replace")  # a terminal may lack a sign of a finding
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a shell may want it deaf
-        signal.signal(signal.SIGINT, interrupt)
-    return main()
-
-
-# Our own studies register their figures, too.
+# Our own studies register their figures, too, after those of the papers.
 import figures.studies  # noqa: E402, F401
+
+if __name__ == "__main__":
+    sys.exit(program())

@@ -160,9 +160,6 @@ def image_gradients(layer, seen, delta):
 # Training
 # ======================================================================================================================
 
-STEP = 0.1  # of SGD
-BATCH = 16
-
 
 def loss_slopes(outputs, y):
     """Return the slopes of the mean cross-entropy by the outputs: (softmax - the class y, one-hot) / n."""
@@ -172,25 +169,25 @@ def loss_slopes(outputs, y):
     return slopes / len(y)
 
 
-def descend(layers, weights, X, y):
-    """Make one pass of SGD over the images in their order, a step for each minibatch, on `weights` in place."""
-    for start in range(0, len(X), BATCH):
-        batch = slice(start, start + BATCH)
+def descend(layers, weights, X, y, step, size):
+    """Make one pass of SGD over the images in their order, a step for each batch of a size, on `weights` in place."""
+    for start in range(0, len(X), size):
+        batch = slice(start, start + size)
         outputs, passes = forward(layers, weights, X[batch])
         deltas = backward(layers, weights, passes, loss_slopes(outputs, y[batch])[:, None])
         for layer, W, seen, delta in zip(layers, weights, passes, deltas, strict=True):
-            W -= STEP * gradient(layer, seen, delta)
+            W -= step * gradient(layer, seen, delta)
 
 
-def train(layers, X, y, epochs, seed):
-    """Return {epoch: weights} at each of the given epochs; 0 is the start."""
+def train(layers, X, y, epochs, seed, step, batch):
+    """Return {epoch: weights} at each of the given epochs, by SGD with these steps and batches; 0 is the start."""
     rng = np.random.default_rng(seed)
     weights = initial_weights(layers, X.shape[3], rng)
     reached = {}
     for epoch in range(max(epochs) + 1):
         if epoch > 0:
             order = rng.permutation(len(X))
-            descend(layers, weights, X[order], y[order])
+            descend(layers, weights, X[order], y[order], step, batch)
         if epoch in epochs:
             reached[epoch] = [W.copy() for W in weights]
     return reached

@@ -11,7 +11,7 @@
     10 classifier       test_classifier; test_peers, beside other packages; test_cluster
     the whole module    test_module: its map, README, manual and docstrings as they run, threads, processes, caches
 
-    reproduce.py        test_reproduce: every figure, data, files, command line, report, pages
+    figures/harness.py  test_reproduce: every figure, data, files, command line, report, pages
     figures             test_figures, of the papers; test_studies, our own; test_networks
 
 Generic tests run over the calls and instances of instances.py.  The fixtures: a single thread; and for the tests of
@@ -26,7 +26,7 @@ import pytest
 from instances import threads
 
 import reproduce as rp
-from figures import studies
+from figures import harness, studies
 
 FONTS = matplotlib.get_cachedir()
 
@@ -46,11 +46,11 @@ def cache(tmp_path, monkeypatch):
     monkeypatch.delenv("FASTMARGIN_DATA", raising=False)
     # Or each program started here would build Matplotlib's font list anew.
     monkeypatch.setenv("MPLCONFIGDIR", FONTS)
-    monkeypatch.setattr(rp, "LOADED", {})
-    for name in rp.DATA:
+    monkeypatch.setattr(harness, "LOADED", {})
+    for name in harness.DATA:
         address = (tmp_path / "nowhere").as_uri() + "/{}"
-        monkeypatch.setitem(rp.DATA, name, rp.DATA[name]._replace(address=address))
-    return rp.cache_folder()
+        monkeypatch.setitem(harness.DATA, name, harness.DATA[name]._replace(address=address))
+    return harness.cache_folder()
 
 
 SMALLER = {  # than with --quick: the tests ask for no more
@@ -74,20 +74,20 @@ class Quick:
 
     def file(self, key):
         """The CSV file, which must not be changed; the picture is beside it."""
-        path = rp.csv_of(rp.FIGURES[key], {}, self.folder)
+        path = harness.csv_of(harness.FIGURES[key], {}, self.folder)
         if not path.exists():
             arguments = [key, "--quick", "--no-progress", "--out", str(self.folder)]
             with pytest.MonkeyPatch.context() as patch:
                 for program in (rp, studies):
                     patch.setattr(program, "in_processes", in_this_process)
                 for name, size in SMALLER.get(key, {}).items():
-                    patch.setitem(rp.FIGURES[key].quick, name, size)
-                assert rp.main(arguments) == 0
+                    patch.setitem(harness.FIGURES[key].quick, name, size)
+                assert harness.main(arguments) == 0
         return path
 
     def table(self, key):
-        """The table and its caption, read from the file."""
-        return rp.read_table(self.file(key))
+        """The Table, read from the file."""
+        return harness.read_table(self.file(key))
 
 
 @pytest.fixture(scope="session")
@@ -106,4 +106,4 @@ def small_cifar(cache, monkeypatch):
         records[:, 0] %= 10
         (cache / "cifar10" / name).write_bytes(records.tobytes())
         digests[name] = hashlib.sha256(records.tobytes()).hexdigest()
-    monkeypatch.setitem(rp.DATA, "cifar10", rp.DATA["cifar10"]._replace(files=digests))
+    monkeypatch.setitem(harness.DATA, "cifar10", harness.DATA["cifar10"]._replace(files=digests))

@@ -5,11 +5,13 @@ import math
 import re
 import shutil
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
 
 import reproduce as rp
+from figures import harness
 
 pytestmark = pytest.mark.usefixtures("cache")
 
@@ -39,8 +41,8 @@ def test_section_2_2_has_the_margin_that_its_points_prove(r):
 
 
 def test_the_bound_of_section_2_2_is_50_r4_and_its_mistakes_are_fewer(quick):
-    table, _ = quick.table("ramdas14:example")
-    raw, scaled = (rows for _, rows in rp.groups(table, "points"))
+    table = quick.table("ramdas14:example")
+    raw, scaled = (rows for _, rows in harness.groups(table, "points"))
     assert raw["bound"] == pytest.approx(50 * raw["r"] ** 4, rel=3e-9)
     assert scaled["bound"] == pytest.approx(50, rel=3e-9)
     assert (table["mistakes"] <= table["bound"]).all()
@@ -49,11 +51,11 @@ def test_the_bound_of_section_2_2_is_50_r4_and_its_mistakes_are_fewer(quick):
 def test_a_planted_margin_is_the_largest():
     rng = np.random.default_rng(0)
     for Z in (
-        rp.planted_margin(60, 20, 0.07, rng),
-        rp.planted_power_law(60, 20, 0.07, rng),
-        rp.planted_power_law(10, 20, 0.07, rng),  # whose hull would miss 0
+        harness.planted_margin(60, 20, 0.07, rng),
+        harness.planted_power_law(60, 20, 0.07, rng),
+        harness.planted_power_law(10, 20, 0.07, rng),  # whose hull would miss 0
     ):
-        best = rp.fm.max_margin(rp.fm.features(Z, 1, normalize=None), tol=1e-9)
+        best = harness.fm.max_margin(harness.fm.features(Z, 1, normalize=None), tol=1e-9)
         assert best.lower == pytest.approx(0.07, rel=1e-8)
         assert (Z * Z).sum(axis=1).max() <= 1 + 1e-14
 
@@ -73,7 +75,7 @@ def test_a_planted_hull_holds_a_ball_of_its_radius_and_no_larger_one():
 
 @pytest.mark.parametrize("key", ["ramdas14:theorem1", "ramdas14:theorem4"])
 def test_no_count_of_iterations_exceeds_what_is_proved(key, quick):
-    table, _ = quick.table(key)
+    table = quick.table(key)
     proved = np.isfinite(table["bound"])
     assert 2 <= len(set(table["method"][proved])) < len(set(table["method"]))
     assert (table["iterations"] <= table["bound"])[proved].all()
@@ -85,18 +87,18 @@ def test_no_count_of_iterations_exceeds_what_is_proved(key, quick):
 
 
 def test_the_batch_perceptron_pays_a_column_where_the_others_pay_a_product(quick):
-    table, caption = quick.table("ji21:fig1")
-    n = int(re.search(r"Data: ([\d,]+) images", caption)[1].replace(",", ""))
-    for name, run in rp.groups(table, "method"):
+    table = quick.table("ji21:fig1")
+    n = int(re.search(r"Data: ([\d,]+) images", table.caption)[1].replace(",", ""))
+    for name, run in harness.groups(table, "method"):
         cost = 1 / n if name == "batch perceptron" else 1.0
         start = 1.0 if name == "momentum" else 0.0
         assert np.allclose(run["products"], start + cost * run["t"], rtol=1e-12)
 
 
 def test_no_margin_is_larger_than_the_largest_and_momentum_keeps_to_its_bound(quick):
-    table, _ = quick.table("ji21:fig1")
+    table = quick.table("ji21:fig1")
     assert (table["margin"] <= table["largest"] * (1 + 1e-9)).all()
-    momentum = rp.where(table, method="momentum")
+    momentum = harness.where(table, method="momentum")
     assert (momentum["largest"] - momentum["margin"] <= momentum["bound"]).all()
 
 
@@ -105,12 +107,12 @@ def test_the_slope_of_a_power_is_found():
     table = {"method": np.full(len(t), "momentum"), "t": t, "largest": np.ones(len(t))}
     early = np.where(t < 300, 7.0, 1.0)  # of which it takes no notice
     table["margin"] = 1 - early * 30 / t**1.5
-    assert rp.FIGURES["ji21:fig1"].numbers_of(table) == {"slope": "−1.50"}
+    assert harness.FIGURES["ji21:fig1"].numbers_of(table) == {"slope": "−1.50"}
 
 
 def test_no_margin_of_points_that_no_plane_separates_is_above_the_certified_bound(quick):
-    table, _ = quick.table("ji21:fig2")
-    assert len(set(table["method"])) == len(rp.JI21_METHODS)
+    table = quick.table("ji21:fig2")
+    assert len(set(table["method"])) == len(rp.ji21_methods(1.0))
     least = table["upper"].min()
     assert least > 0
     assert (table["margin"] <= least).all()
@@ -119,9 +121,9 @@ def test_no_margin_of_points_that_no_plane_separates_is_above_the_certified_boun
 @pytest.mark.dear
 def test_all_methods_of_fig3_are_on_one_problem(quick):
     """Their certified intervals meet, and each of them learns."""
-    table, _ = quick.table("ji21:fig3")
+    table = quick.table("ji21:fig3")
     assert table["margin"].max() <= table["upper"].min()
-    runs = dict(rp.groups(table, "method"))
+    runs = dict(harness.groups(table, "method"))
     best = runs.pop(rp.EXACT)
     for name, run in runs.items():
         assert run["margin"].max() < 0 < best["margin"][-1]
@@ -131,8 +133,8 @@ def test_all_methods_of_fig3_are_on_one_problem(quick):
 
 def test_a_kernel_on_demand_gives_the_runs_of_the_matrix(monkeypatch):
     """As at the paper's size, where the matrix does not fit into memory."""
-    X, y, X_test, y_test = (array[:120] for array in rp.Run(progress=False).mnist())
-    given = (256, "max", X.astype(np.float32), y, X_test, y_test)
+    X, y, X_test, y_test = (array[:120] for array in harness.Run(progress=False).mnist())
+    given = (128, 256, "max", X.astype(np.float32), y, X_test, y_test)
     for method in rp.SAMPLERS:
         dense = rp.sampling_rows((method, 0), *given)
         with monkeypatch.context() as patch:
@@ -149,10 +151,23 @@ def test_a_kernel_on_demand_gives_the_runs_of_the_matrix(monkeypatch):
 # ======================================================================================================
 
 
+def declared(key, **sizes):
+    """The sizes of a figure, with these in place of its own."""
+    return harness.FIGURES[key].sizes | sizes
+
+
+def toy_runs_of(steps):
+    sizes = declared("apidopoulos22:fig2", steps=steps)
+    return rp.toy_runs(harness.Run(progress=False), **sizes)
+
+
+DESCENTS = rp.real_methods("1/t", 1.0, 3.0)
+
+
 @pytest.fixture(scope="module")
 def toy():
     """The signed points of Figures 2 and 3, and the weights w_1, .., w_200 of each method."""
-    return rp.toy_runs(rp.Run(progress=False), 200)
+    return toy_runs_of(200)
 
 
 def test_the_gaps_of_the_toy_points_are_those_to_their_largest_margin(toy, quick):
@@ -163,8 +178,8 @@ def test_the_gaps_of_the_toy_points_are_those_to_their_largest_margin(toy, quick
     assert list(np.flatnonzero(Z @ best < 1.1)) == [0, 1, 40, 41]
     assert np.sort(Z @ best)[:4] == pytest.approx(1)
     assert Z[[0, 1, 40, 41]].mean(axis=0) / 2 == pytest.approx(best)
-    table, _ = quick.table("apidopoulos22:fig3")
-    parts = rp.groups(table, "method")
+    table = quick.table("apidopoulos22:fig3")
+    parts = harness.groups(table, "method")
     assert [name for name, _ in parts] == list(paths)
     for name, part in parts:
         assert part["t"].tolist() == list(range(1, 201))
@@ -174,22 +189,22 @@ def test_the_gaps_of_the_toy_points_are_those_to_their_largest_margin(toy, quick
 
 def test_diagonal_descent_falls_at_the_rate_that_is_predicted(quick):
     """In the end, which a quick run does not reach."""
-    Z, paths = rp.toy_runs(rp.Run(progress=False), 1000)
+    Z, paths = toy_runs_of(1000)
     support = Z[[0, 1, 40, 41]]
     assert np.linalg.eigvalsh(support @ support.T) == pytest.approx([0, 0, 2, 8], abs=1e-12)
     rate = 1 - 2 / np.linalg.eigvalsh(Z.T @ Z)[-1]
     w = paths["diagonal descent"]
     gap = np.sqrt(2) - (w @ Z.T).min(axis=1) / np.linalg.norm(w, axis=1)
     assert (gap[-1] / gap[-201]) ** (1 / 200) == pytest.approx(rate, rel=1e-5)
-    table, _ = quick.table("apidopoulos22:fig3")
-    predicted = rp.where(table, method="diagonal descent")["predicted"]
+    table = quick.table("apidopoulos22:fig3")
+    predicted = harness.where(table, method="diagonal descent")["predicted"]
     assert predicted[1:] / predicted[:-1] == pytest.approx(rate, rel=1e-12)
 
 
 def test_all_methods_find_one_line(toy, quick):
     Z, paths = toy
-    table, _ = quick.table("apidopoulos22:fig2")
-    parts = dict(rp.groups(table, "kind"))
+    table = quick.table("apidopoulos22:fig2")
+    parts = dict(harness.groups(table, "kind"))
     lines = {name: np.array([rows["a"][0], rows["b"][0]]) for name, rows in parts.items()}
     angles = []
     for name, path in paths.items():
@@ -197,7 +212,7 @@ def test_all_methods_find_one_line(toy, quick):
         assert lines[name].tolist() == w.tolist()
         angles.append(math.degrees(math.atan2(*w[::-1])))
     assert max(angles) - min(angles) < 1
-    said = float(rp.FIGURES["apidopoulos22:fig2"].numbers_of(table)["angle"])
+    said = float(harness.FIGURES["apidopoulos22:fig2"].numbers_of(table)["angle"])
     assert said == pytest.approx(max(angles) - min(angles), rel=0.06)
 
 
@@ -206,8 +221,8 @@ def test_the_schedule_of_the_authors_script_gives_the_same_iterates(toy):
     Z, paths = toy
     options = {"lam": "1/t", "step": 1 / np.linalg.norm(Z, 2) ** 2}
     for accel in (10, 30, 50):
-        run = rp.fm.inertial_diagonal_descent(
-            rp.fm.features(Z, 1, normalize=None),
+        run = harness.fm.inertial_diagonal_descent(
+            harness.fm.features(Z, 1, normalize=None),
             accel=accel,
             lam0=0.001,
             max_iter=200,
@@ -220,22 +235,24 @@ def test_the_schedule_of_the_authors_script_gives_the_same_iterates(toy):
 
 def test_noise_is_told_by_medians_of_its_draws():
     """The labels of a share are flipped, those for testing are right."""
-    run = rp.Run(progress=False)
-    table = rp.stack(rp.noisy_rows(run, {"λ₀ = 10": ("1/t", 10.0)}, draws=3, steps=50))
-    for flipped, part in rp.groups(table, "flipped"):
+    run = harness.Run(progress=False)
+    sizes = declared("apidopoulos22:fig4", lam0=[10.0], draws=3, steps=50)
+    table = harness.stack(harness.FIGURES["apidopoulos22:fig4"].rows(run, **sizes))
+    for flipped, part in harness.groups(table, "flipped"):
         found = []
         for draw in range(3):
-            problem = rp.noisy_problem(np.random.default_rng((0, draw)), flipped)
+            rng = np.random.default_rng((0, draw))
+            problem = rp.noisy_problem(rng, flipped, 300, 0.4, 0.15**2)
             G, best, X_test, y_test = problem
             assert (G.labels[:300] > 0).sum() + (G.labels[300:] < 0).sum() == 600 * flipped
             assert y_test.tolist() == [-1] * 300 + [1] * 300
-            result = rp.fm.inertial_diagonal_descent(
+            result = harness.fm.inertial_diagonal_descent(
                 G, accel=3.0, lam0=10.0, max_iter=50, trace_at=[]
             )
             wrong = np.sign(G.decision_function(result, X_test)) != y_test
             found.append((result.lower, np.mean(wrong), best.lower))
         margin, error, largest = np.median(found, axis=0)
-        lines = dict(rp.groups(rp.where(part, method="inertial descent"), "penalty"))
+        lines = dict(harness.groups(harness.where(part, method="inertial descent"), "penalty"))
         assert lines["λ₀ = 10"]["margin"][-1] == pytest.approx(margin, rel=1e-9)
         assert lines["λ₀ = 10"]["test_error"][-1] == pytest.approx(error, rel=1e-9)
         assert lines[rp.EXACT]["margin"].tolist() == [pytest.approx(largest, rel=1e-12)]
@@ -244,30 +261,31 @@ def test_noise_is_told_by_medians_of_its_draws():
 def test_figure_6_is_what_the_authors_ran(monkeypatch):
     """Pixels from 0 to 1 and raw HTRU2, with their widths; all runs are held against one margin."""
     seen = []
-    gram = rp.fm.gram
+    gram = harness.fm.gram
 
     def recording(X, y, sigma2):
         seen.append((X, sigma2))
         return gram(X, y, sigma2=sigma2)
 
-    monkeypatch.setattr(rp.fm, "gram", recording)
-    run = rp.Run(progress=False)
-    table = rp.stack(rp.FIGURES["apidopoulos22:fig6"].rows(run, steps=20, most=60))
+    monkeypatch.setattr(harness.fm, "gram", recording)
+    run = harness.Run(progress=False)
+    sizes = declared("apidopoulos22:fig6", steps=20, most=60)
+    table = harness.stack(harness.FIGURES["apidopoulos22:fig6"].rows(run, **sizes))
     *images, (raw, _) = seen
     assert [sigma2 for _, sigma2 in seen] == [3.4**2, 3.4**2, 3.4**2, 4.0**2]
     assert all(X.min() == 0 and X.max() == 1 for X, _ in images)
     X, _ = run.htru2()
     assert all((X == row).all(axis=1).any() for row in raw)
-    assert run.facts["n"] == "60 to 60"
-    for _, part in rp.groups(table, "data"):
-        runs = dict(rp.groups(part, "method"))
+    assert run.facts["n"] == "60"
+    for _, part in harness.groups(table, "data"):
+        runs = dict(harness.groups(part, "method"))
         [best] = runs.pop(rp.EXACT)["margin"]
-        assert set(rp.REAL_METHODS) <= set(runs)
+        assert set(DESCENTS) <= set(runs)
         assert all((run["margin"] <= (1 + 1.1e-6) * best).all() for run in runs.values())
 
 
 def test_normalised_gd_divides_the_gradient_by_its_norm_and_by_the_root_of_t():
-    method = rp.REAL_METHODS["normalised GD"]
+    method = DESCENTS["normalised GD"]
     step = method(np.eye(3) + 1.0, max_iter=1).alpha  # v / ((v' G v) t)^(1/2), and G_ii is 2
     assert step == pytest.approx(np.full(3, 24**-0.5), rel=1e-12)
 
@@ -281,19 +299,19 @@ def test_an_iteration_is_a_product_at_each_width(monkeypatch):
         traces.append(result.trace)
         return result
 
-    for name, algorithm in rp.REAL_METHODS.items():
-        monkeypatch.setitem(rp.REAL_METHODS, name, rp.partial(recorded, algorithm))
-    figure = rp.FIGURES["apidopoulos22:width"]
-    list(figure.rows(rp.Run(progress=False), steps=5, points=30, widths=2))
-    assert len(traces) == 2 * 2 * len(rp.REAL_METHODS)
+    methods = {name: partial(recorded, algorithm) for name, algorithm in DESCENTS.items()}
+    monkeypatch.setattr(rp, "real_methods", lambda *fading: methods)
+    figure = harness.FIGURES["apidopoulos22:width"]
+    figure(steps=5, points=30, widths=2)
+    assert len(traces) == 2 * 2 * len(methods)
     for trace in traces:
         assert np.array_equal(np.diff(trace["products"]), np.diff(trace["iteration"]))
         assert trace["products"][0] <= 1.0
 
 
 def test_validation_has_the_noise_of_training_and_the_test_has_none():
-    run = rp.Run(progress=False)
-    G, (X, y), (X_test, y_test) = rp.path_problem(run, 100, 0.2, 3)
+    run = harness.Run(progress=False)
+    G, (X, y), (X_test, y_test) = rp.path_problem(run, (3, 5), 100, 0.2, 3, 3.4**2)
     images, labels, all_tests, right = run.mnist(3, 5)
     label_of = {image.tobytes(): label for image, label in zip(images, labels, strict=True)}
     true = [label_of[image.tobytes()] for image in X]
@@ -307,18 +325,93 @@ def test_validation_has_the_noise_of_training_and_the_test_has_none():
 
 def test_paths_over_c_solve_the_problems_of_their_losses():
     """Hinge loss: the dual clips alpha to [0, C]; squared hinge loss: a ridge of 1/(2C)."""
-    G, *_ = rp.path_problem(rp.Run(progress=False), 100, 0.2, 3)
-    found = rp.path_weights(G, steps=20, path_steps=2000, penalties=3)
+    G, *_ = rp.path_problem(harness.Run(progress=False), (3, 5), 100, 0.2, 3, 3.4**2)
+    found = rp.path_weights(G, "1/t", [100.0, 1.0], 3.0, steps=20, path_steps=2000, penalties=3)
     *early, squared, hinge = found.values()
-    assert [len(weights) for weights in early] == 2 * [len(rp.spaced(20, 8))]
+    assert [len(weights) for weights in early] == 2 * [len(harness.spaced(20, 8))]
     for C, alpha in zip((1e-3, 1.0), hinge, strict=False):
         slope = G @ alpha - 1
         assert alpha.min() >= 0
         assert alpha.max() <= C
         assert alpha - np.clip(alpha - slope, 0, C) == pytest.approx(0, abs=1e-3)
     for C, alpha in zip((1e-3, 1.0, 1e3), squared, strict=True):
-        lower, upper = rp.fm.certificate(G.with_ridge(0.5 / C), alpha, alpha / alpha.sum())
+        lower, upper = harness.fm.certificate(G.with_ridge(0.5 / C), alpha, alpha / alpha.sum())
         assert 0 < upper - lower <= 2e-3 * upper
+
+
+# ======================================================================================================
+# OTHER SIZES
+# ======================================================================================================
+
+VARIED = {
+    "ramdas14:example": {"r": 30.0},
+    "ramdas14:theorem1": {"d": 5, "n": 100, "margin": 0.2, "inverse_margins": (2, 5)},
+    "ramdas14:theorem4": {"n": 100, "d": 10, "thinnest": (0.5, 0.9), "eps": (0.3, 0.1)},
+    "ji21:fig1": {"digits": (3, 5), "step": 2.0, "steps": 30},
+    "ji21:fig2": {"digits": (0, 1), "step": 0.5, "steps": 30},
+    "apidopoulos22:fig2": {"lam": "1/t^2", "lam0": 900, "accel": (3, 20, 40, 60), "spread": 0.1},
+    "apidopoulos22:fig3": {"lam": "1/sqrt(t)", "lam0": 900, "accel": 5.5, "steps": 30},
+    "apidopoulos22:fig4": {"lam": "1/t^2", "lam0": 300, "shares": (0, 0.3, 0.4), "sigma2": 0.3},
+    "apidopoulos22:fig5": {"lam": ("1/t", "2^-t"), "lam0": 2, "accel": 9, "spread": 0.2},
+    "apidopoulos22:fig6": {"sigma2": 9, "lam": "1/log(1+t)", "lam0": 3, "steps": 20, "most": 60},
+    "apidopoulos22:width": {"lam": "2^-t", "lam0": 900, "accel": 5, "points": 40},
+    "apidopoulos22:path": {"digits": (4, 9), "sigma2": 9, "lam0": (9, 3, 1), "shares": 0.3},
+}
+
+
+@pytest.mark.parametrize("key", VARIED)
+@pytest.mark.filterwarnings("error")
+def test_a_figure_of_other_sizes_says_these_and_shows_other_numbers(key):
+    """None of them is without effect on the others.  And the picture can be drawn."""
+    figure = harness.FIGURES[key]
+    own = {name: figure.size(name, value) for name, value in VARIED[key].items()}
+
+    def compute(own):
+        return figure.compute(harness.Run(progress=False), own, quick=True)
+
+    table = compute(own)
+    fig = figure.draw(table)
+    for name, value in own.items():
+        assert f"{name} = {harness.in_text(value)}" in fig.get_suptitle().replace("\n", " ")
+    assert any(ax.lines or ax.collections or ax.containers for ax in fig.axes)
+    for name in own:
+        others = {other: value for other, value in own.items() if other != name}
+        assert not harness.agree(table, compute(others), 0.0), name
+
+
+def test_networks_of_other_widths_and_steps_differ():
+    X, y, X_test, y_test = (array[:60] for array in harness.Run(progress=False).mnist())
+    given = (64, "max", X.astype(np.float32), y, X_test, y_test)
+    narrow, wide = (rp.sampling_rows((rp.SAMPLERS[0], 0), width, *given) for width in (8, 64))
+    assert narrow["margin"][-1] < wide["margin"][-1]
+
+
+@pytest.mark.parametrize(
+    "key", [key for key, figure in harness.FIGURES.items() if figure.takes_points]
+)
+def test_own_points_stand_for_the_data_of_a_figure(key):
+    rng = np.random.default_rng(0)
+    y = np.repeat(["no", "yes"], 40)
+    X = rng.normal(size=(80, 3)) + 2.0 * (y == "yes")[:, None]
+    figure = harness.FIGURES[key]
+    sizes = {"steps": 20, "images": 30, "draws": 2, "path_steps": 2, "penalties": 2, "most": 60}
+    sizes = {name: size for name, size in sizes.items() if name in figure.sizes}
+    table = figure(data=(X, y), **sizes)
+    fig = figure.draw(table)
+    assert not re.search("MNIST|image (?!=)|images (?!=)|HTRU2|pulsar", table.caption)
+    assert "arrays" in table.caption
+    assert len(fig.axes) == 2
+
+
+def test_points_that_no_plane_separates_have_no_gap():
+    """Drawn is how far the worst point is on its wrong side."""
+    figure = harness.FIGURES["ji21:fig1"]
+    table = figure(data=(np.array([[1.0], [2.0], [3.0]]), [0, 1, 0]), steps=20)
+    assert table["largest"].max() <= 0
+    axes = figure.draw(table).axes
+    assert "no plane separates" in axes[0].get_ylabel()
+    for line, (_, rows) in zip(axes[0].lines, harness.groups(table, "method"), strict=True):
+        assert np.array_equal(line.get_ydata(), -rows["margin"])
 
 
 # ======================================================================================================
@@ -327,7 +420,7 @@ def test_paths_over_c_solve_the_problems_of_their_losses():
 
 
 def kept(key):
-    return rp.read_table(rp.csv_of(rp.FIGURES[key], {}))[0]
+    return harness.read_table(harness.csv_of(harness.FIGURES[key], {}))
 
 
 CHEAP = ["ramdas14:example", "apidopoulos22:fig1", "apidopoulos22:fig2", "apidopoulos22:fig3"]
@@ -336,19 +429,19 @@ CHEAP = ["ramdas14:example", "apidopoulos22:fig1", "apidopoulos22:fig2", "apidop
 @pytest.mark.parametrize("key", CHEAP)
 def test_a_figure_that_is_computed_anew_agrees_with_the_kept_one(key, tmp_path, monkeypatch):
     """At full size, on any processor."""
-    numbers = rp.csv_of(rp.FIGURES[key], {})
+    numbers = harness.csv_of(harness.FIGURES[key], {})
     files = numbers, numbers.with_suffix(".png")
     for file in files:
         shutil.copy(file, tmp_path)
-    monkeypatch.setattr(rp, "FOLDER", tmp_path)
-    assert rp.main([key, "--no-progress"]) == 0
+    monkeypatch.setattr(harness, "FOLDER", tmp_path)
+    assert harness.main([key, "--no-progress"]) == 0
     for file in files:
         assert (tmp_path / file.name).read_bytes() == file.read_bytes()
 
 
 def test_inertial_descent_ends_with_the_largest_margin():
-    for _, part in rp.groups(kept("apidopoulos22:fig6"), "data"):
-        ends = {name: rows["margin"][-1] for name, rows in rp.groups(part, "method")}
+    for _, part in harness.groups(kept("apidopoulos22:fig6"), "data"):
+        ends = {name: rows["margin"][-1] for name, rows in harness.groups(part, "method")}
         ends.pop(rp.EXACT)
         assert max(ends, key=ends.get).startswith("inertial descent")
 
@@ -356,8 +449,8 @@ def test_inertial_descent_ends_with_the_largest_margin():
 def test_no_penalty_errs_less_than_the_first_step():
     table = kept("apidopoulos22:fig4")
     for flipped in (0.1, 0.2):
-        for _, part in rp.groups(rp.where(table, flipped=flipped), "method"):
-            for penalty, rows in rp.groups(part, "penalty"):
+        for _, part in harness.groups(harness.where(table, flipped=flipped), "method"):
+            for penalty, rows in harness.groups(part, "penalty"):
                 if penalty != rp.EXACT:
                     assert rows["test_error"].min() >= rows["test_error"][0] - 1e-12
 
@@ -365,14 +458,14 @@ def test_no_penalty_errs_less_than_the_first_step():
 def test_the_slowest_decay_errs_least():
     table = kept("apidopoulos22:fig5")
     for flipped in (0.1, 0.2):
-        for _, part in rp.groups(rp.where(table, flipped=flipped), "method"):
-            ends = {name: rows["test_error"][-1] for name, rows in rp.groups(part, "penalty")}
+        for _, part in harness.groups(harness.where(table, flipped=flipped), "method"):
+            ends = {name: rows["test_error"][-1] for name, rows in harness.groups(part, "penalty")}
             assert min(ends, key=ends.get) == "λₜ = 8/log(1+t)"
 
 
 def test_margins_without_wrong_labels_grow_with_a_fast_decay_under_inertia():
-    table = rp.where(kept("apidopoulos22:fig5"), flipped=0, method="inertial descent")
-    ends = {name: rows["margin"][-1] for name, rows in rp.groups(table, "penalty")}
+    table = harness.where(kept("apidopoulos22:fig5"), flipped=0, method="inertial descent")
+    ends = {name: rows["margin"][-1] for name, rows in harness.groups(table, "penalty")}
     assert ends["λₜ = 8/t²"] > ends["λₜ = 8/t"] > ends["λₜ = 8/log(1+t)"]
 
 
@@ -380,7 +473,7 @@ def test_sampling_overtakes_the_batch_perceptron_in_long_runs():
     """In the median of seeds, for good; and not before."""
     table = kept("ji21:fig3")
     ours, theirs = (
-        np.median(rp.by_seed(rp.where(table, method=method), "margin"), axis=0)
+        np.median(harness.by_seed(harness.where(table, method=method), "margin"), axis=0)
         for method in rp.SAMPLERS[:2]
     )
     assert ours[0] < theirs[0]
@@ -390,17 +483,17 @@ def test_sampling_overtakes_the_batch_perceptron_in_long_runs():
 def test_in_the_end_a_larger_damping_is_nearer():
     table = kept("apidopoulos22:fig3")
     ends = [
-        rp.where(table, method=f"inertial descent, α = {accel}")["margin_gap"][-50:].max()
+        harness.where(table, method=f"inertial descent, α = {accel}")["margin_gap"][-50:].max()
         for accel in (10, 30, 50)
     ]
     assert ends == sorted(ends, reverse=True)
-    assert ends[0] < rp.where(table, method="diagonal descent")["margin_gap"][-1]
+    assert ends[0] < harness.where(table, method="diagonal descent")["margin_gap"][-1]
 
 
 def test_inertial_descent_is_ahead_of_momentum_at_the_narrowest_width_and_behind_at_the_widest():
-    for _, part in rp.groups(kept("apidopoulos22:width"), "data"):
+    for _, part in harness.groups(kept("apidopoulos22:width"), "data"):
         ours, theirs = (
-            np.maximum(rp.where(part, method=method)["gap"], 1e-11)
+            np.maximum(harness.where(part, method=method)["gap"], 1e-11)
             for method in ("inertial descent", "momentum")
         )
         assert ours[0] < theirs[0]
@@ -412,7 +505,7 @@ def test_early_stopping_under_a_strong_penalty_is_level_with_a_path_of_hinge_los
     table = kept("apidopoulos22:path")
     for flipped in (0.1, 0.2):
         early, path = (
-            rp.where(table, flipped=flipped, method=method)["test_error"]
+            harness.where(table, flipped=flipped, method=method)["test_error"]
             for method in ("inertial descent stopped early, ridge penalty 100/t", rp.HINGE_PATH)
         )
         less = early - path
