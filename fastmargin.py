@@ -2887,7 +2887,9 @@ class Gram:
     _points: Any = None  # the store that scores new points: of a matrix another one than its own
     _common = 1.0  # what multiplies all scores under normalize="max"
 
-    def __init__(self, matrix: ArrayLike) -> None:
+    def __init__(self, matrix: ArrayLike | None = None) -> None:
+        if matrix is None:  # of a subclass, which may need no numbers
+            return
         if isinstance(matrix, Gram):
             raise TypeError("matrix must be an array, got a Gram, which algorithms take as it is")
         _refuse_orders(matrix, "G")
@@ -4614,7 +4616,7 @@ def gram(
     X: ArrayLike,
     y: ArrayLike | None = None,
     *,
-    kernel: str | Callable[[Any, Any], Any] = "rbf",
+    kernel: str | Kernel | Callable[[Any, Any], Any] = "rbf",
     normalize: str | None = "unit",
     intercept: float | str = 0.0,
     ridge: ArrayLike = 0.0,
@@ -4729,7 +4731,7 @@ def lazy_gram(
     X: ArrayLike,
     y: ArrayLike | None = None,
     *,
-    kernel: str = "rbf",
+    kernel: str | Kernel = "rbf",
     normalize: str | None = "unit",
     intercept: float | str = 0.0,
     ridge: ArrayLike = 0.0,

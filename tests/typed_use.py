@@ -81,7 +81,7 @@ bias: float = result.bias
 K: fm.Gram = fm.lazy_gram(X)
 other: fm.Result = fm.momentum(K.signed([1, -1, 1]))
 matrix: np.ndarray = np.asarray(G)
-held: np.ndarray = fm.Gram(np.eye(3)).matrix
+held: np.ndarray = fm.Gram(np.eye(3)).dense()
 products: np.ndarray = fm.features(X, 1, normalize=None).with_ridge(0.5) @ np.ones((3, 2))
 labels: np.ndarray | None = G.labels
 kernel: fm.Kernel | None = G.kernel
