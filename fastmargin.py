@@ -88,7 +88,7 @@ Contents (search for the number and title, as in "# 5.3 rows"; what a room needs
     9.5  low rank
     9.6  steps on one weight after another
     9.7  working sets
-    9.8  rounds             max_margin, ALGORITHMS
+    9.8  methods            max_margin, ALGORITHMS
     9.9  witnesses          Witnesses, witnesses
     10   classifier         MaxMarginClassifier
 """
@@ -1228,19 +1228,6 @@ def _renormalize(high, low):
         added = total - high[i]
         low[i] = (high[i] - (total - added)) + (low[i] - added)
         high[i] = total
-
-
-@register_jitable
-def _part(n, k, count):
-    """Return (start, stop) of part k of n rows in ``count`` parts; all but the last hold a multiple of four.
-
-    So loops that take four rows at a time group them alike in any number of parts.
-    """
-    groups = n // 4
-    start = groups * k // count * 4
-    if k + 1 == count:
-        return start, n
-    return start, groups * (k + 1) // count * 4
 
 
 # Loops that several threads share are compiled twice by `_twins`, over one compiled step: for one thread, and for
@@ -9443,8 +9430,7 @@ class _Problem:
         kernel that is evaluated as it is read, or those of its points; and if it computes more precise products
     is_in_coordinates : True if Newton steps solve equations in the coordinates of the separator
     takes_products : True if conjugate gradients can solve them, by products
-    descent : `_by_rows`, `_by_rows_of_points` or `_by_entries`, whose steps on single weights this problem takes, or
-        None
+    descent : how steps on one weight after another read this problem, a key of ``_DESCENTS``, or None if they cannot
     free_labels : y if the intercept is free, else None
     shift : h, or None for 0, as before `begin` and after `finish`
     origin, penalty : v of the origin Z'v and k that `begin` chose, None and 0.0 before
@@ -9506,12 +9492,12 @@ class _Problem:
         by_rows = isinstance(store, _Rows) and store.work <= _WRITTEN_DOWN
         if self.n > _FEW and not (self.is_in_coordinates and is_narrow):
             if not self.is_of_pairs:
-                self.descent = _by_rows if by_rows and has_enough else None
+                self.descent = "rows" if by_rows and has_enough else None
             elif has_enough or self.n > _LARGEST_SET:
                 if by_rows and (points.n > _FEW_POINTS or store.work <= points.n**2):
-                    self.descent = _by_rows_of_points
+                    self.descent = "rows of points"
                 elif store.access != "products" and points.n <= _FEW_POINTS:
-                    self.descent = _by_entries
+                    self.descent = "entries"
 
     @functools.cached_property
     def matrix(self):
@@ -10697,45 +10683,6 @@ def _class_table(v, labels):
     return T
 
 
-def _by_descent(problem, aims, alpha, m, gap):
-    """Make turns of steps over the active points, in random order; the errors of a turn end with a fresh product."""
-    start = alpha.copy()
-    v = alpha / problem.scale
-    run = problem.descent(problem, v)
-    odds = []  # the difference of the two bounds over the lower one, after each turn
-    for _ in range(_TURNS):
-        # 1. Steps
-        active = (v > 0.0) | (m < 1.0)
-        run(active, v)
-        if not 0.0 < v.sum() < math.inf:
-            return "next"
-        problem.reads[0] += _PASSES * problem.n * np.count_nonzero(active)
-        # 2. The margins with half of the weight in each class, and with the best bias
-        alpha[:] = v * problem.scale
-        if problem.free_labels is not None and all(alpha[side].any() for side in problem.sides):
-            total = alpha.sum()
-            for side in problem.sides:
-                alpha[side] *= 0.5 * total / alpha[side].sum()
-        problem.refresh(alpha, m)
-        if problem.free_labels is not None:
-            m += _best_bias(problem.free_labels, m) * problem.free_labels
-        gap = problem.gap(alpha, m)
-        if gap <= aims.gap:
-            return "again"
-        odds.append(gap / (1.0 - gap) if gap < 1.0 else math.inf)
-    # 3. Does the rate of its fall promise an end?  Far from it the ratio of the two bounds falls, while the gap is 1.
-    half = _TURNS // 2
-    if min(odds) < math.inf:
-        rate = (min(odds) / min(odds[:half])) ** (1.0 / half)
-        if min(odds) * rate ** (_ITERATIONS_LEFT * _TURNS) <= aims.gap:
-            return "again"
-    if not problem.is_soft:
-        alpha[:] = (
-            start  # a support of all points, as there is on the way, is too large for what follows
-        )
-    return "next"
-
-
 def _by_rows(problem, v):
     """Return the function ``run(active, v)`` that makes steps on one weight after another, in random order.
 
@@ -10820,6 +10767,48 @@ def _by_entries(problem, v):
         v[:] = table[pairs]
 
     return run
+
+
+_DESCENTS = {"rows": _by_rows, "rows of points": _by_rows_of_points, "entries": _by_entries}
+
+
+def _by_descent(problem, aims, alpha, m, gap):
+    """Make turns of steps over the active points, in random order; the errors of a turn end with a fresh product."""
+    start = alpha.copy()
+    v = alpha / problem.scale
+    run = _DESCENTS[problem.descent](problem, v)
+    odds = []  # the difference of the two bounds over the lower one, after each turn
+    for _ in range(_TURNS):
+        # 1. Steps
+        active = (v > 0.0) | (m < 1.0)
+        run(active, v)
+        if not 0.0 < v.sum() < math.inf:
+            return "next"
+        problem.reads[0] += _PASSES * problem.n * np.count_nonzero(active)
+        # 2. The margins with half of the weight in each class, and with the best bias
+        alpha[:] = v * problem.scale
+        if problem.free_labels is not None and all(alpha[side].any() for side in problem.sides):
+            total = alpha.sum()
+            for side in problem.sides:
+                alpha[side] *= 0.5 * total / alpha[side].sum()
+        problem.refresh(alpha, m)
+        if problem.free_labels is not None:
+            m += _best_bias(problem.free_labels, m) * problem.free_labels
+        gap = problem.gap(alpha, m)
+        if gap <= aims.gap:
+            return "again"
+        odds.append(gap / (1.0 - gap) if gap < 1.0 else math.inf)
+    # 3. Does the rate of its fall promise an end?  Far from it the ratio of the two bounds falls, while the gap is 1.
+    half = _TURNS // 2
+    if min(odds) < math.inf:
+        rate = (min(odds) / min(odds[:half])) ** (1.0 / half)
+        if min(odds) * rate ** (_ITERATIONS_LEFT * _TURNS) <= aims.gap:
+            return "again"
+    if not problem.is_soft:
+        alpha[:] = (
+            start  # a support of all points, as there is on the way, is too large for what follows
+        )
+    return "next"
 
 
 # ------------------------------------------------------------------------------------------------------
@@ -11042,7 +11031,7 @@ def _refine(problem, alpha, m, points, L):
 
 
 # ------------------------------------------------------------------------------------------------------
-# 9.8 the list of methods
+# 9.8 methods
 # ------------------------------------------------------------------------------------------------------
 
 
@@ -11058,9 +11047,13 @@ class _Method(NamedTuple):
 
 
 def _has_few_points(problem, support):
-    """Return True for few points, and where entries of a hard margin cost more than steps, for a small support."""
-    costs_entries = not problem.is_soft and problem.G._values.access != "stored" and support <= _FEW
-    return (problem.n <= _FEW and not problem.is_in_coordinates) or costs_entries
+    """Return True for few points; and for a hard margin of a small support so far, where pair steps cost more.
+
+    They do where entries are evaluated, and where they leave the origin of a free intercept to the next iteration.
+    """
+    costs_more = problem.G._values.access != "stored" or problem.free_labels is not None
+    is_first = not problem.is_soft and costs_more and support <= _FEW
+    return (problem.n <= _FEW and not problem.is_in_coordinates) or is_first
 
 
 def _is_beyond_sets(problem, support):
@@ -11158,19 +11151,22 @@ def max_margin(
 ) -> Result:
     """Find the maximum margin to any tolerance: the algorithm to try first.
 
-    By working sets and Newton steps.  alpha = p is the point of the simplex with the least ||p||_G: at the optimum the
-    primal and the dual point coincide.  An iteration minimizes alpha' G alpha / 2 - sum_i alpha_i over alpha >= 0 by
-    one of three methods, and chooses the next:
+    alpha = p is the point of the simplex with the least ||p||_G: at the optimum the primal and the dual point coincide.
+    An iteration minimizes alpha' G alpha / 2 - sum_i alpha_i over alpha >= 0 by one method.  The next iteration goes on
+    with it as long as that helps.  Else the next method of this list follows that takes G:
 
-    (1) a working set of the support and the points of least margin: pair steps on it, in single precision, corrected in
-        double; then Newton steps on its faces, where these are slow or points are few;
-    (2) Newton steps on the separator, where there is a ridge, and coordinates are at most 256 or most points have
-        slacks: in its coordinates, or by conjugate gradients, which a matrix of low rank, or that of each class alone,
-        preconditions;
-    (3) descent, over rows with a ridge: steps on one weight after another, in random order; over pairs, with a ridge or
-        none, on all weights of a point at once.  A free bias follows by the method of multipliers.  It comes first for
-        more than 256 points, unless (2) has equations in 256 coordinates or fewer, and stays as long as the gap falls
-        fast.
+    (1) descent: steps on one weight after another, in random order, over rows with a ridge; over pairs, with a ridge or
+        where they are more than 20,000, on all weights of a point at once.  A free bias follows by the method of
+        multipliers.
+    (2) Newton steps in the coordinates of the separator, where every point has a ridge and coordinates are fewer than
+        3,000 and than points.  Over pairs the equations of each class alone precondition those of all.
+    (3) Newton steps on the faces of a working set, the support and points of least margin, for at most 256 points.
+    (4) Pair steps on a working set, in single precision, corrected in double.
+    (5) Newton steps by conjugate gradients, which a matrix of low rank preconditions, where there is a ridge and no
+        working set holds the support.
+    (6) Newton steps on faces of at most 6,000 points.
+
+    For at most 256 points, or coordinates, those methods come first that solve all equations at once: (2) or (3).
 
     Parameters
     ----------
@@ -11207,11 +11203,12 @@ def max_margin(
     are the `Result.separator`.  A step takes n d^2 multiplications, a search often 100 to 400 steps, and it ends after
     2e9 multiplications, about a second.  The callback is called between its ridges.
 
-    *Noisy labels* leave a large support.  With a ridge, which is a soft margin, (2) solves such problems in a few
-    iterations.  Without one, a support of more than 3,000 points is left to pair steps, on 8,000 points at a time: a
-    UserWarning says that this may take long.
+    *Noisy labels* leave a large support.  With a ridge, which is a soft margin, such problems take a few iterations.
+    Without one, a support of more than 15,000 points is left to pair steps, on 6,000 points at a time: a UserWarning
+    says that this may take long.
 
-    *With a ridge* the interval has the best slacks of alpha, as `certificate` says, so that (3) needs half the digits.
+    *With a ridge* the interval has the best slacks of alpha, as `certificate` says, so that (1), (2) and (5) need half
+    the digits.
 
     *Weights as start.*  The run is a new one that begins with these n weights of at least 0, such as the alpha of as
     many points at another ridge.
@@ -11222,19 +11219,19 @@ def max_margin(
     there.  With a ridge an iteration that is solved divides what is left of y'p by 21 or more, once the support and the
     origin have settled; proof: "The origin of a free intercept" in figures/THEOREMS.md.
 
-    *Memory beyond G.*  Two squares of one and a half times the support in double precision, of 8,000 points at most: 1
-    GB.  Columns of a G evaluated on demand take 0.25 GB.  Of a kernel evaluated on demand (2) keeps a matrix in
-    single precision of the points that have slacks, 1.6 GB for 20,000 of them; for more it evaluates the kernel in
-    every product.  Features of the points, or rows of sparse points and of pairs that (2) writes down, take up to 0.5
-    GB.
+    *Memory beyond G.*  A square of the working set in single precision, of 20,000 points at most: 1.6 GB; then two
+    squares of the support in double precision, of 8,000 points at most: 1 GB.  Columns of a G evaluated on demand take
+    0.25 GB.  Of a kernel evaluated on demand (5) keeps a matrix in single precision of the points that have slacks, 1.6
+    GB for 20,000 of them; for more it evaluates the kernel in every product.  Features of the points, or rows of sparse
+    points and of pairs that (2) writes down, take up to 0.5 GB.
 
     References
     ----------
     The second-order choice of pairs: R.-E. Fan, P.-H. Chen, C.-J. Lin, JMLR 6, 2005; steps on a face with a ratio test:
     P. Wolfe, Mathematical Programming 11, 1976; their factor: P. Gill, G. Golub, W. Murray, M. Saunders, Mathematics of
-    Computation 28, 1974; (2): O. Mangasarian, Optimization Methods and Software 17, 2002; O. Chapelle, Neural
-    Computation 19, 2007; its low rank: C. Williams, M. Seeger, NIPS 2000; as a preconditioner: A. Rudi, L. Carratino,
-    L. Rosasco, NIPS 2017; (3): C.-J. Hsieh, K.-W. Chang, C.-J. Lin, S. Keerthi, S. Sundararajan, ICML 2008; over pairs:
+    Computation 28, 1974; (2) and (5): O. Mangasarian, Optimization Methods and Software 17, 2002; O. Chapelle, Neural
+    Computation 19, 2007; the low rank: C. Williams, M. Seeger, NIPS 2000; as a preconditioner: A. Rudi, L. Carratino,
+    L. Rosasco, NIPS 2017; (1): C.-J. Hsieh, K.-W. Chang, C.-J. Lin, S. Keerthi, S. Sundararajan, ICML 2008; over pairs:
     S. Keerthi, S. Sundararajan, K.-W. Chang, C.-J. Hsieh, C.-J. Lin, KDD 2008.
 
     Examples
