@@ -2258,10 +2258,10 @@ def _meant(unknown):
     """Return the end of an error about unknown options: where the first that is known elsewhere belongs; else ""."""
     for name in unknown:
         if name == "C":
-            return "; a G with slacks has ridge=1/(2*C), and C is an option of MaxMarginClassifier"
+            return "; a G with plain slacks has cost=C, and one with squared slacks ridge=1/(2*C)"
         if name == "W":
             return '; the kernel of a network of finite width is a function, in figures/MANUAL.md under "A kernel"'
-        if name in ("kernel", "normalize", "intercept", "ridge"):
+        if name in ("kernel", "normalize", "intercept", "ridge", "cost"):
             return f"; {name} belongs to G: give it to gram, features or lazy_gram"
     return ""
 
@@ -2776,9 +2776,9 @@ class _LinearScores(NamedTuple):
 # 5.1 Gram
 # ------------------------------------------------------------------------------------------------------
 #
-# A `Gram` is what stands above the points: signs, normalisers, a constant feature, a ridge, labels.  It is over a
-# store, which has the values K_ij = <phi(x_i), phi(x_j)> of the points and nothing else: a matrix, rows, sparse rows, a
-# kernel on demand, or pairs of classes over another `Gram`.
+# A `Gram` is what stands above the points: signs, normalisers, a constant feature, a ridge or a cost, labels.  It is
+# over a store, which has the values K_ij = <phi(x_i), phi(x_j)> of the points and nothing else: a matrix, rows, sparse
+# rows, a kernel on demand, or pairs of classes over another `Gram`.
 #
 # A loop is written once, for any G, over two operations: `product` and `add_column`.  For a matrix, rows and sparse
 # rows both are compiled: compiled loops are given ``G.arrays``, a named tuple of numbers.  Any other G has methods
@@ -2827,6 +2827,7 @@ class Gram:
     normalize : {"unit", "max", None}, as in `gram`
     intercept : float or "free", as in `gram`
     ridge : array, shape (n,), or 0.0
+    cost : array, shape (n,), or inf: C_i, what a slack of 1 costs, as `with_cost` says
     origin : array, shape (d,), or None for 0; the rows are those of x_i - origin
     unit : float, the largest relative error of one operation in a product
     scale : float, s = max_i G_ii
@@ -2866,6 +2867,7 @@ class Gram:
     normalize: str | None = None
     intercept: float | str = 0.0
     ridge: Array | float = 0.0
+    cost: Array | float = math.inf
     origin: Array | None = None
     unit: float | None = None
     store: Any = None
@@ -2948,6 +2950,10 @@ class Gram:
     def _has_ridge(self):
         return isinstance(self.ridge, np.ndarray)
 
+    @property
+    def _has_cost(self):
+        return isinstance(self.cost, np.ndarray)
+
     def _spread(self, values):
         """Return c or the ridge as a read-only array, (n,)."""
         return _frozen(np.ascontiguousarray(np.broadcast_to(values, self.n), np.float64))
@@ -2969,9 +2975,11 @@ class Gram:
                 parts.append("without labels")
         if self.intercept != 0.0:
             parts.append(f"intercept={self.intercept!r}")
-        if self._has_ridge:
-            ends = sorted({np.min(self.ridge), np.max(self.ridge)})
-            parts.append("ridge=" + " to ".join(f"{end:g}" for end in ends))
+        for name in ("ridge", "cost"):
+            amounts = getattr(self, name)
+            if isinstance(amounts, np.ndarray):
+                ends = sorted({np.min(amounts), np.max(amounts)})
+                parts.append(f"{name}=" + " to ".join(f"{end:g}" for end in ends))
         return f"<{self._kind()}: {', '.join(parts)}>"
 
     def _kind(self):
@@ -3179,8 +3187,8 @@ class Gram:
         return twin
 
     def _alone(self):
-        """Return G without its ridge and its free intercept."""
-        return self._changed(ridge=0.0, intercept=_constant(self.intercept))
+        """Return G without its ridge, its cost and its free intercept."""
+        return self._changed(ridge=0.0, cost=math.inf, intercept=_constant(self.intercept))
 
     def restrict(self, index: ArrayLike | slice) -> Gram:
         """Return G on some of the points, with their labels.
@@ -3211,6 +3219,7 @@ class Gram:
             store=store,
             labels=None if _is_pairs(self) else _at(self.labels, index),
             ridge=_at(self.ridge, index),
+            cost=_at(self.cost, index),
             _c=_at(self._c, index),
             _points=points,
         )
@@ -3239,7 +3248,45 @@ class Gram:
         ridge = _amounts(ridge, "ridge", self.n)
         _refuse_ridge(ridge, self._alone().scale)
         ridge = ridge + self.ridge
+        if ridge.any() and self._has_cost:
+            raise ValueError(_ONE_KIND_OF_SLACKS)
         return self._changed(ridge=ridge if ridge.any() else 0.0)
+
+    def with_cost(self, cost: ArrayLike) -> Gram:
+        """Return G with plain slacks, of which 1 costs C_i: the soft margin of the hinge loss, which is SVC's.
+
+        The entries of G stay as they are.  What changes is the margin, which `certificate`, `separator_margin` and
+        `max_margin` then bound.  With f = sum_i alpha_i y_i phi(x_i), and b = 0 unless the intercept is free, it is
+
+            rho_C = 1 / sqrt(2 P),   P = min_{f, b} ||f||^2 / 2 + sum_i C_i max(0, 1 - y_i f(x_i) - y_i b).
+
+        It is always above 0, falls as C grows, and tends to the margin without slacks where that is above 0.  A weight
+        of a point multiplies its C_i; copies of a point are one point with the sum of their costs.
+
+        Parameters
+        ----------
+        cost : float or array, shape (n,)
+            C_i, from 1e-16 to 1e16 over max_i G_ii; it replaces a cost that G has.
+
+        Raises
+        ------
+        ValueError
+            G has a ridge, which squares slacks; or C_i is out of range.
+
+        Examples
+        --------
+        >>> G = fm.features([[2.0], [1.0], [-1.0]], [1, -1, -1], normalize=None).with_cost(0.25)
+        >>> G
+        <Gram over rows: 3 points in 1 dimension, linear, normalize=None, cost=0.25>
+        >>> lower, upper = fm.certificate(G, [1.0, 0.0, 1.0], [0.4, 0.2, 0.4])
+        >>> round(lower, 3), round(upper, 3)
+        (0.894, 1.079)
+        """
+        cost = _amounts(cost, "cost", self.n)
+        if self._has_ridge:
+            raise ValueError(_ONE_KIND_OF_SLACKS)
+        _refuse_cost(cost, self.scale)
+        return self._changed(cost=cost)
 
     def signed(self, y: ArrayLike) -> Gram:
         """Return G with the entries y_i y_j K_ij, of a K that was made without labels.
@@ -3253,7 +3300,7 @@ class Gram:
 
         Returns
         -------
-        G : Gram over the same store, with the intercept and the ridge that K was made with
+        G : Gram over the same store, with the intercept, and the ridge or the cost, that K was made with
 
         Raises
         ------
@@ -3389,6 +3436,11 @@ def _lengths_of(diagonal):
     if largest == 0.0:  # all points are 0, and have a ridge
         return np.full(diagonal.size, 1e-24)
     return np.sqrt(np.maximum(diagonal / largest, 1e-48))
+
+
+_ONE_KIND_OF_SLACKS = (
+    "G takes a ridge, for squared slacks, or a cost, for plain ones, and not both: leave one out"
+)
 
 
 class _Store:
@@ -3736,6 +3788,18 @@ def _refuse_ridge(ridge, scale):
             f"ridge is {ridge[i]:g} at row {i}, and must be 0, or from {low:g} to {high:g}, which is max_i G_ii "
             f"without a ridge times {_RATIOS[0]:g} and {_RATIOS[1]:g}: "
             f"np.where(ridge < {low:g}, 0.0, np.minimum(ridge, {high:g}))"
+        )
+
+
+def _refuse_cost(cost, scale):
+    """Refuse a cost that is 0, or that rounding would hide beside G, or G beside it, of max_i G_ii = scale."""
+    low, high = (limit / scale for limit in _RATIOS)
+    is_wrong = (cost < low) | (cost > high)
+    if is_wrong.any():
+        i = int(np.argmax(is_wrong))
+        raise ValueError(
+            f"cost is {cost[i]:g} at row {i}, and must be from {low:g} to {high:g}, which is {_RATIOS[0]:g} and "
+            f"{_RATIOS[1]:g} over max_i G_ii: np.clip(cost, {low:g}, {high:g})"
         )
 
 
@@ -4377,6 +4441,7 @@ def features(
     normalize: str | None = "unit",
     intercept: float | str = 0.0,
     ridge: ArrayLike = 0.0,
+    cost: ArrayLike = math.inf,
 ) -> Gram:
     """Make G of points and labels for the linear kernel, in the memory of the points: dense, sparse, or on disk.
 
@@ -4400,6 +4465,8 @@ def features(
     ridge : float or array, shape (n,)
         As in `gram`.  With normalize=None G is of low rank plus a diagonal: for features F of a kernel, as Nystroem's
         or random ones, ``features(F, y, normalize=None, ridge=K_ii - ||f_i||^2)`` restores the diagonal of K.
+    cost : float or array, shape (n,)
+        As in `gram`.
 
     Returns
     -------
@@ -4428,7 +4495,7 @@ def features(
     X, signs = _points_and_signs(X, y, "linear", intercept)
     origin = _origin(X) if _is_free(intercept) and normalize is None else None
     rows = _store_of_rows(X, origin)
-    return _gram_over(rows, rows, kernel, rows.width, signs, normalize, intercept, ridge)
+    return _gram_over(rows, rows, kernel, rows.width, signs, normalize, intercept, ridge, cost)
 
 
 def _store_of_rows(X, origin=None):
@@ -4573,7 +4640,7 @@ def _kernel_and_points(X, kernel, normalize, intercept, params):
     return kernel, points
 
 
-def _gram_over(store, points, kernel, d, signs, normalize, intercept, ridge):
+def _gram_over(store, points, kernel, d, signs, normalize, intercept, ridge, cost):
     """Return the `Gram` over a store, by checked signs, or None for K; ``points`` is the store that scores new ones."""
     constant = _constant(intercept)
     c = _normalizers(store.squares + constant**2, normalize)
@@ -4592,11 +4659,14 @@ def _gram_over(store, points, kernel, d, signs, normalize, intercept, ridge):
     )
     if _is_free(intercept):
         G = G._changed(intercept="free")
-    return _with_ridge(G, ridge)
+    return _softened(G, ridge, cost)
 
 
-def _with_ridge(G, ridge):
-    return G if isinstance(ridge, float) and ridge == 0.0 else G.with_ridge(ridge)
+def _softened(G, ridge, cost):
+    """Return G with a ridge or a cost, if they are given."""
+    if not (isinstance(ridge, float) and ridge == 0.0):
+        G = G.with_ridge(ridge)
+    return G if isinstance(cost, float) and cost == math.inf else G.with_cost(cost)
 
 
 def gram(
@@ -4607,6 +4677,7 @@ def gram(
     normalize: str | None = "unit",
     intercept: float | str = 0.0,
     ridge: ArrayLike = 0.0,
+    cost: ArrayLike = math.inf,
     **params: Any,
 ) -> Gram:
     """Make G of points and labels as a matrix, for any kernel; without labels, the kernel matrix K.
@@ -4644,6 +4715,8 @@ def gram(
     ridge : float or array, shape (n,)
         r_i, added to G_ii: 0, or from 1e-16 to 1e16 times max_i G_ii.  One number stands for all points.  The hard
         margin of G + diag(r) belongs to the SVM with squared slacks and the weights C_i = 1/(2 r_i).
+    cost : float or array, shape (n,)
+        C_i of the SVM with plain slacks, see `Gram.with_cost`; not beside a ridge.  The default is inf, for none.
     **params
         gamma: a number, "scale" (the default), which is 1 / (d Var X), or "auto", which is 1 / d.
         sigma2: for "rbf" in place of gamma, with gamma = 1/(2 sigma2).
@@ -4711,7 +4784,7 @@ def gram(
         evaluated = points.without_zeros()
         values, error = evaluated.dense(), evaluated.error
     matrix = _Matrix(values, error)
-    return _gram_over(matrix, points, kernel, _columns(X), signs, normalize, intercept, ridge)
+    return _gram_over(matrix, points, kernel, _columns(X), signs, normalize, intercept, ridge, cost)
 
 
 def lazy_gram(
@@ -4722,6 +4795,7 @@ def lazy_gram(
     normalize: str | None = "unit",
     intercept: float | str = 0.0,
     ridge: ArrayLike = 0.0,
+    cost: ArrayLike = math.inf,
     **params: Any,
 ) -> Gram:
     """Make G of more points than there is room for a matrix, for any kernel.
@@ -4740,7 +4814,7 @@ def lazy_gram(
         As in `gram`.
     intercept : float or "free"
         As in `gram`.
-    ridge : float or array, shape (n,)
+    ridge, cost : float or array, shape (n,)
         As in `gram`.
     **params
         The kernel's parameters, as in `gram`.
@@ -4779,7 +4853,7 @@ def lazy_gram(
     X, signs = _points_and_signs(X, y, kernel, intercept)
     kernel, points = _kernel_and_points(X, kernel, normalize, intercept, params)
     store = _OnDemand(kernel, points, X.shape[1]).without_zeros()
-    return _gram_over(store, store, kernel, store.width, signs, normalize, intercept, ridge)
+    return _gram_over(store, store, kernel, store.width, signs, normalize, intercept, ridge, cost)
 
 
 # ------------------------------------------------------------------------------------------------------
@@ -4955,7 +5029,14 @@ class _Pairs(_Store):
         return self.K._scores_of(W.reshape(len(W) * self.n_classes, -1))
 
 
-def pair_gram(K: GramLike, labels: ArrayLike, n_classes: int, *, ridge: ArrayLike = 0.0) -> Gram:
+def pair_gram(
+    K: GramLike,
+    labels: ArrayLike,
+    n_classes: int,
+    *,
+    ridge: ArrayLike = 0.0,
+    cost: ArrayLike = math.inf,
+) -> Gram:
     """Make G of points of several classes, on which every algorithm runs.
 
     The multiclass problem as a binary one: G = Z Z' + diag(r) with a row for each point and wrong class.
@@ -4970,7 +5051,7 @@ def pair_gram(K: GramLike, labels: ArrayLike, n_classes: int, *, ridge: ArrayLik
         Integers from 0 to n_classes - 1.
     n_classes : int
         At least 2.
-    ridge : float or array, shape (n (n_classes - 1),)
+    ridge, cost : float or array, shape (n (n_classes - 1),)
         As in `gram`: a slack for every pair.
 
     Returns
@@ -5013,9 +5094,9 @@ def pair_gram(K: GramLike, labels: ArrayLike, n_classes: int, *, ridge: ArrayLik
         )
     if _is_free(K.intercept):
         raise ValueError('intercept="free" takes two classes: give K intercept=1.0, or none')
-    if K._has_ridge:
+    if K._has_ridge or K._has_cost:
         raise ValueError(
-            "K must have no ridge: give it to pair_gram(K, labels, k, ridge=...), for the pairs"
+            "K must have no ridge and no cost: give them to pair_gram(K, labels, k, ridge=...), for the pairs"
         )
     n_classes = _count(n_classes, "n_classes", 2)
     labels = _labels(labels, len(K), "labels", range(n_classes)).astype(np.int64)
@@ -5027,7 +5108,7 @@ def pair_gram(K: GramLike, labels: ArrayLike, n_classes: int, *, ridge: ArrayLik
     _scale_of(K)
     pairs = _Pairs.of_labels(K, labels, n_classes)
     facts = {name: getattr(K, name) for name in ("d", "kernel", "normalize", "intercept", "origin")}
-    return _with_ridge(Gram._over(pairs, labels=labels, _points=pairs, **facts), ridge)
+    return _softened(Gram._over(pairs, labels=labels, _points=pairs, **facts), ridge, cost)
 
 
 def _pair_rows(points, right, wrong, n_classes):
@@ -5062,6 +5143,10 @@ def _add_pair_block(K, point, right, wrong, other, other_right, other_wrong, out
 # divides them.  The few operations after the product, a root, a quotient and a difference, err by `_LAST` at most,
 # relative to their result.  So upper - lower is the gap of the numbers as computed, plus ``blur``, the width due to
 # these bounds.
+#
+# With a cost lower is 1 / sqrt(2 P) of a multiple of alpha and a bias, `_plain_slacks`, and upper 1 / sqrt(2 D) of a
+# multiple of p at which no weight exceeds its cost, `_upper_end`.  No term of P is below 0, and D is at least half of
+# its first term, so that neither cancels.
 
 
 def _settled(G, scale, norm2, rounding):
@@ -5120,7 +5205,8 @@ class _Seen(NamedTuple):
     length, shortest, longest : ||v||_G as computed, the least and the most that it can be
     least, proven : min_i (G v + b y)_i as computed, and a lower bound on it; b y is the best bias, or 0
     bias : b
-    soft : what `_soft_margins` returns of v
+    soft : (lower, computed), a margin of v with its best slacks, as proven and as computed, or None
+    multiple : the largest t at which no t v_i exceeds its cost
     """
 
     length: float
@@ -5130,9 +5216,7 @@ class _Seen(NamedTuple):
     proven: float = 0.0
     bias: float = 0.0
     soft: tuple[float, float] | None = None
-
-
-_NOTHING = _Seen(0.0, 0.0, 0.0)  # of v = 0
+    multiple: float = math.inf
 
 
 @njit(cache=_CACHE, error_model="numpy")
@@ -5237,13 +5321,105 @@ def _best_slacks(norm2, longest, v, proven, m, ridge):
     return lower, _with_slacks(t * length, slacks, ridge)
 
 
+def _with_plain_slacks(length, slacks, cost):
+    """Return 1 / sqrt(length^2 + 2 sum_i cost_i slack_i)."""
+    return _with_slacks(length, np.sqrt(2.0 * cost) * np.sqrt(slacks), np.ones(cost.size))
+
+
+def _least_hinge_loss(m, cost, y):
+    """Return (b, pull): the bias of least sum_i cost_i max(0, 1 - m_i - b y_i), and a subgradient with y'pull = 0.
+
+    The sum falls as every m_i rises, at the rates ``pull``.  Without signs y there is no bias, and b = 0.
+    """
+    if y is None:
+        return 0.0, np.where(m < 1.0, cost, 0.0)
+    # The slack of point i ends at b = y_i - y_i m_i: there the slope of the sum, as a function of b, rises by cost_i.
+    ends = y * (1.0 - m)
+    order = np.argsort(ends)
+    is_plus = y[order] > 0.0
+    costs = cost[order]
+    slope = np.cumsum(costs) - costs[is_plus].sum()
+    k = int(np.argmax(slope >= 0.0))
+    above = np.arange(m.size) > k
+    pulls = np.where(above == is_plus, costs, 0.0)
+    pulls[k] = slope[k] if is_plus[k] else costs[k] - slope[k]
+    pull = np.empty(m.size)
+    pull[order] = pulls
+    return float(ends[order[k]]), pull
+
+
+def _best_multiple(m, norm2, cost, y, t):
+    """Return numbers t near that of the least t^2 norm2 / 2 + min_b sum_i cost_i max(0, 1 - t m_i - b y_i).
+
+    They are the last ends of an interval around it, which begins with a guess.  The derivative over t is
+    t norm2 - pull'm.  The second term, which is piecewise constant, falls as t grows, and says where to look next.
+    """
+    low = 0.0
+    high = math.inf
+    for step in range(200):
+        _, pull = _least_hinge_loss(t * m, cost, y)
+        of_slacks = float(pull @ m)
+        slope = t * norm2 - of_slacks
+        if slope < 0.0:
+            low = t
+        else:
+            high = t
+        value = 0.5 * t * t * norm2 + (float(pull.sum()) - t * of_slacks)
+        if slope == 0.0 or abs(slope) * (high - low) <= 1e-13 * value:
+            break
+        t = of_slacks / norm2
+        if not low < t < high or step % 3 == 2:  # each third step halves the interval
+            t = 0.5 * (low + high) if high < math.inf else 2.0 * low
+    return {low, high} - {0.0, math.inf}
+
+
+def _plain_slacks(G, v, length, longest, m, proven, multiple):
+    """Return (lower, computed, bias): the margin of v with plain slacks, as proven and as computed.
+
+    For every t >= 0 and b it is 1 / sqrt(t^2 ||v||_G^2 + 2 sum_i C_i max(0, 1 - t (G v)_i - b y_i)) <= rho_C.  Slacks
+    that rounding alone leaves are costly where C is large: so 1 / (1 + 2^-48) is tried, too, in place of 1.  ``bias``
+    is b / t.
+    """
+    y = G.free_labels
+    sign = 0.0 if y is None else y
+    square = longest * longest * (1.0 + _LAST)
+    best = (0.0, 0.0, 0.0)
+    pairs = [(0.0, _least_hinge_loss(0.0 * m, G.cost, y)[0])]
+    if square > 0.0 and v.any():
+        guess = min(float(np.abs(v).sum()) / square, multiple)
+        for t in _best_multiple(proven, square, G.cost, y, guess):
+            pairs.append((t, _least_hinge_loss(t * proven, G.cost, y)[0]))
+        pairs += [(t * (1.0 + 2.0**-48), b * (1.0 + 2.0**-48)) for t, b in pairs]
+    with np.errstate(over="ignore", invalid="ignore"):
+        for t, b in pairs:
+            scaled = t * proven
+            rounding = _LAST * (1.0 + np.abs(scaled) + abs(b))
+            slacks = np.maximum(1.0 - scaled - b * sign + rounding, 0.0)
+            lower = _with_plain_slacks(t * longest, slacks, G.cost) * (1.0 - _LAST)
+            if lower > best[0]:
+                slacks = np.maximum(1.0 - t * m - b * sign, 0.0)
+                computed = _with_plain_slacks(t * length, slacks, G.cost)
+                best = (lower, computed, b / t if t > 0.0 else 0.0)
+    return best
+
+
+def _upper_end(total, length, multiple):
+    """Return 1 / sqrt(2 D) for D = t total - t^2 length^2 / 2 at the best t <= multiple; without a cost length / total.
+
+    D <= P for weights t v of this length and sum, none of which exceeds its cost.
+    """
+    if not multiple * length * length < total:
+        return length / total
+    return 1.0 / math.sqrt(multiple * (2.0 * total - multiple * length * length))
+
+
 def _bracket(scale, alpha, p, total, scale_error):
     """Return (lower, upper, blur) from alpha and p / total, given as `_Seen`; blur is the width due to rounding.
 
     ``total`` is at most sum p, but for one rounding, and ``scale_error`` bounds the relative error of ``scale``.
     """
-    # 1. upper = ||p||_G / sum p.
-    upper = p.longest / total * (1.0 + _LAST)
+    # 1. upper = ||p||_G / sum p, and above that where p at its best multiple exceeds a cost.
+    upper = _upper_end(total, p.longest, p.multiple) * (1.0 + _LAST)
 
     # 2. lower = min_i (G alpha)_i / ||alpha||_G, and at least -sqrt(s), by Cauchy-Schwarz for every alpha.
     divisor = alpha.longest if alpha.proven > 0.0 else alpha.shortest
@@ -5261,7 +5437,7 @@ def _bracket(scale, alpha, p, total, scale_error):
         computed = alpha.least / alpha.length
     if alpha.soft is not None:
         computed = max(computed, alpha.soft[1])
-    gap = max(p.length / total - computed, 0.0)
+    gap = max(_upper_end(total, p.length, p.multiple) - computed, 0.0)
     return lower, upper, upper - lower - gap
 
 
@@ -5301,9 +5477,31 @@ def _with_errors(G, v, norm2, m, rounding, bias=None):
 def _seen_by_product(G, v, norm2, m, rounding):
     """Return the `_Seen` of ||v||_1 <= 1, by v'Gv and G v as a product has them."""
     m, error, norm2, lengths, bias = _with_errors(G, v, norm2, m, rounding)
-    proven = m - error
-    soft = _soft_margins(norm2, lengths[2], v, proven, m, G.ridge)
-    return _Seen(*lengths, float(m.min()), float(proven.min()), bias, soft)
+    return _seen_with_slacks(G, v, norm2, m, m - error, lengths, bias)
+
+
+def _seen_with_slacks(G, v, norm2, m, proven, lengths, bias):
+    """Return the `_Seen` of v by its margins, as computed and lower bounds on them, with its best slacks."""
+    multiple = math.inf
+    if G._has_cost:
+        weights = np.abs(v)
+        is_used = weights > 0.0
+        multiple = float((G.cost[is_used] / weights[is_used]).min(initial=math.inf))
+        multiple *= 1.0 - _LAST
+        lower, computed, more = _plain_slacks(G, v, *lengths[::2], m, proven, multiple)
+        soft = (lower, computed)
+        bias += more
+    else:
+        soft = _soft_margins(norm2, lengths[2], v, proven, m, G.ridge)
+    return _Seen(*lengths, float(m.min()), float(proven.min()), bias, soft, multiple)
+
+
+def _seen_of_nothing(G):
+    """Return the `_Seen` of v = 0."""
+    if not G._has_cost:
+        return _Seen(0.0, 0.0, 0.0)
+    zeros = np.zeros(G.n)
+    return _seen_with_slacks(G, zeros, 0.0, zeros, zeros, (0.0, 0.0, 0.0), 0.0)
 
 
 def _seen_by_recurrence(G, v, m, size, rounding):
@@ -5318,12 +5516,11 @@ def _seen_by_recurrence(G, v, m, size, rounding):
         m = m + bias * G.free_labels
     lengths = _lengths(norm2, size, rounding, G.scale)
     error = rounding.margins * G.scale * size
-    least = _least(m)
-    soft = None
-    if G._has_ridge:
+    if G._has_ridge or G._has_cost:
         proven = m - (_LAST * np.abs(m) + error)
-        soft = _soft_margins(norm2, lengths[2], v, proven, m, G.ridge)
-    return _Seen(*lengths, least, least - _LAST * abs(least) - error, bias, soft)
+        return _seen_with_slacks(G, v, norm2, m, proven, lengths, bias)
+    least = _least(m)
+    return _Seen(*lengths, least, least - _LAST * abs(least) - error, bias)
 
 
 def _by_products(G, alpha, p, rounding, precise, multiply):
@@ -5352,9 +5549,10 @@ def _by_products(G, alpha, p, rounding, precise, multiply):
         _seen_by_product(G, v, norm2, m, own._replace(length=own.length + 4.0 * tilt))
         for v, (norm2, m, own) in zip(points, found, strict=True)
     ]
-    total = math.fsum(points[0])
+    # Balanced by smaller weights, so that none exceeds its cost, p loses as much.
+    total = math.fsum(points[0]) - tilt
     if not alpha.any():
-        return _NOTHING, seen[0], total, 1.0
+        return _seen_of_nothing(G), seen[0], total, 1.0
     largest = np.abs(alpha).argmax()
     return seen[-1], seen[0], total, float(alpha[largest]) / float(points[-1][largest])
 
@@ -5375,10 +5573,12 @@ def _by_recurrences(G, alpha, p, rounding, held, drift):
     rounding = Rounding(margins, margins + sums, 4.0 * tilt)
     of_alpha, of_p = held
     seen_alpha = (
-        _NOTHING if size == 0.0 else _seen_by_recurrence(G, alpha, of_alpha, size, rounding)
+        _seen_of_nothing(G)
+        if size == 0.0
+        else _seen_by_recurrence(G, alpha, of_alpha, size, rounding)
     )
     seen_p = seen_alpha if alpha is p else _seen_by_recurrence(G, p, of_p, total, rounding)
-    return seen_alpha, seen_p, total * (1.0 - _sum_error(p.size)), 1.0
+    return seen_alpha, seen_p, total * (1.0 - _sum_error(p.size)) * (1.0 - tilt), 1.0
 
 
 def _interval(G, alpha, p, precise=False, held=None, drift=0.0, multiply=None):
@@ -5413,7 +5613,8 @@ def certificate(
 ) -> tuple[float, float]:
     """Prove an interval around the maximum margin rho by weights alpha and p, wherever they come from.
 
-    lower <= min_i (G alpha)_i / ||alpha||_G  <=  rho  <=  ||p||_G <= upper, where ||v||_G = sqrt(v' G v).
+    lower <= min_i (G alpha)_i / ||alpha||_G  <=  rho  <=  ||p||_G <= upper, where ||v||_G = sqrt(v' G v).  With a cost
+    rho is the rho_C of `Gram.with_cost`, see the Notes.
 
     Parameters
     ----------
@@ -5465,6 +5666,13 @@ def certificate(
 
     whose relative distance from rho falls like the square of that of the first.
 
+    With a cost C, for every p in the simplex, with half of its weight in each class if the intercept is free,
+
+        max_{t, b} 1 / sqrt(t^2 ||f||^2 + 2 sum_i C_i max(0, 1 - t y_i f(x_i) - y_i b))  <=  rho_C
+            <=  1 / sqrt(2 t - t^2 ||p||_G^2)  at  t = min(1 / ||p||_G^2, min_i C_i / p_i).
+
+    At the optimum both are equal (proof: "Plain slacks" in figures/THEOREMS.md).
+
     Here s is that of the matrix without its ridge, for points of about one length.  Where lengths differ, sqrt(s) is to
     be read as sum_i p_i sqrt(G_ii), and once in lower as the length of the point of least margin.  lower is never below
     -sqrt(s), up to rounding.  With a dense G upper never falls below 2.1e-8 sum_i p_i sqrt(G_ii): use
@@ -5495,7 +5703,7 @@ def separator_margin(
     Parameters
     ----------
     G : Gram over rows z_i, or over pairs of such; with ``support`` any G of two classes
-        Made by `features`, or by `pair_gram` of such; with a ridge or without.  Rows are those of G: give
+        Made by `features`, or by `pair_gram` of such; with a ridge, a cost, or none.  Rows are those of G: give
         ``normalize=None`` for points as they are.  With ``support`` made by `gram` or `lazy_gram`, without a ridge.
     w : array, shape (d,); of pairs (n_classes, d), a row for each class; with ``support`` (k,)
         Not 0.  With ``intercept=c`` the last entry is b / c, for a bias b.  With a free intercept (d,) is a direction,
@@ -5508,7 +5716,7 @@ def separator_margin(
     -------
     lower, upper : float
         lower <= min_i (<z_i, w> + y_i b) / ||w|| <= upper for the rows and the w that are stored, rounded outwards by a
-        proven bound; and lower <= rho, the maximum margin.  For pairs, and with a ridge, see the Notes.
+        proven bound; and lower <= rho, the maximum margin.  For pairs, and with slacks, see the Notes.
 
     Raises
     ------
@@ -5534,7 +5742,9 @@ def separator_margin(
         1 / sqrt(N + sum_i xi_i^2 / r_i),   N = ||w||^2;
         for pairs xi = max(0, 1 - (f_{y_i}(x_i) - f_j(x_i)) / 2) and N = ||w||^2 / 2,
 
-    where N + sum_i xi_i^2 / r_i is twice the objective of a soft margin.
+    where N + sum_i xi_i^2 / r_i is twice the objective of a soft margin.  With a cost C it is 1 / sqrt(2 P), with the
+    same xi and the objective P = N / 2 + sum_i C_i xi_i, which `sklearn.svm.SVC` minimizes.  A lower end over the upper
+    end of `max_margin` is then the root of a share of objectives: how near the model is to the least one.
 
     The interval is as wide as a few units in the last place of the largest <z_i, w> or bias, over ||w||.  For rows of
     another library it is 2 (n + d) 2^-53 sqrt(s) wide, s = max_i G_ii.  With ``support`` it is that of a
@@ -5559,9 +5769,9 @@ def separator_margin(
     if support is not None:
         return _margin_of_weights(G, w, support)
 
-    # 1. Take G apart: its ridge, pairs of classes, and rows.
+    # 1. Take G apart: its slacks, pairs of classes, and rows.
     G = _checked(G)
-    ridge = G._ridges() if G._has_ridge else None
+    soft = _margin_with_slacks(G)
     rows = _points_gram(G)
     if not rows._has_rows:
         raise TypeError(
@@ -5573,15 +5783,40 @@ def separator_margin(
 
     # 2. Take w apart: with a free intercept its own bias may stand behind it.
     w, bias = _weights_and_bias(G, w, shape)
-    if ridge is not None and G.free_labels is not None and bias is None:
+    _refuse_no_bias(G, soft, w, bias)
+    if bias is None:
+        return _margin_of_coordinates(G, soft, w, None)
+    high, low, error = _at_origin(G, w)
+    return _margin_of_coordinates(G, soft, w, (bias, high, low), error)
+
+
+def _margin_with_slacks(G):
+    """Return the function of ||w|| and of slacks that is the margin of G with slacks; None without a ridge and cost."""
+    if G._has_ridge:
+        return lambda length, slacks: _with_slacks(length, slacks, G._ridges())
+    if G._has_cost:
+        return lambda length, slacks: _with_plain_slacks(length, slacks, G.cost)
+    return None
+
+
+def _refuse_no_bias(G, soft, w, bias):
+    """Refuse a w without its bias where it needs one: slacks belong to a bias."""
+    if soft is not None and G.free_labels is not None and bias is None:
         raise ValueError(
-            f"with a ridge and a free intercept w must have shape {(d + 1,)}: give the bias, too"
+            f"with slacks and a free intercept w must have shape {(w.size + 1,)}: give the bias, too"
         )
 
-    if bias is None:
-        return _margin_of_coordinates(G, ridge, w, None)
-    high, low, error = _at_origin(G, w)
-    return _margin_of_coordinates(G, ridge, w, (bias, high, low), error)
+
+def _ends_with_slacks(soft, m, error, goal, shortest, longest):
+    """Return the margin with slacks, outwards, of a w whose margins ``goal`` stand for 1: m up to errors, and ||w||."""
+    with np.errstate(over="ignore"):
+        most = np.maximum(goal - m + error, 0.0) / goal
+        least = np.maximum(goal - m - error, 0.0) / goal
+    lower = soft(longest / goal, most)
+    upper = soft(shortest / goal, least)
+    if upper < _TINY:  # Such numbers have fewer digits.
+        return 0.0, _TINY
+    return lower * (1.0 - _LAST), upper * (1.0 + _LAST)
 
 
 def _weights_and_bias(G, w, shape):
@@ -5649,13 +5884,19 @@ def _margin_of_weights(G, w, support):
 
     # 3. Margins and length, by one product with weights of ||v||_1 <= 1; the factor is a power of two.
     v = _unit_range(alpha)
+    largest = np.abs(alpha).argmax()
+    goal = v[largest] / alpha[largest]
     if bias is not None:
-        largest = np.abs(alpha).argmax()
-        bias *= v[largest] / alpha[largest]
+        bias *= goal
+    soft = _margin_with_slacks(G)
+    _refuse_no_bias(G, soft, w, bias)
     seen = _with_errors(G, v, *G._measured(v, precise=True), bias)
     _, shortest, longest = seen.lengths
     if not shortest > 0.0:
         raise ValueError("w is 0 up to rounding: its points cancel")
+    if soft is not None:
+        error = seen.error + _LAST * np.abs(seen.m)
+        return _ends_with_slacks(soft, seen.m, error, goal, shortest, longest)
 
     # 4. The quotient, outwards: a margin below 0 is the lowest over the shortest length.
     least = float((seen.m - seen.error).min())
@@ -5675,7 +5916,7 @@ def _at_origin(G, w):
     return high, low, error
 
 
-def _margin_of_coordinates(G, ridge, w, bias, bias_error=0.0):
+def _margin_of_coordinates(G, soft, w, bias, bias_error=0.0):
     """Return `separator_margin` for ``bias``: numbers whose sum is that of the stored rows, to ``bias_error``; None for
     the best one."""
     # 1. Bring w near 1 by a power of two, which is exact; margins of 1 become margins of ``goal``.
@@ -5692,7 +5933,7 @@ def _margin_of_coordinates(G, ridge, w, bias, bias_error=0.0):
         bias = math.fsum(part * goal for part in bias)
 
     # 3. Margins with their bias, and the largest term of these sums.
-    if _is_pairs(G) and ridge is None:
+    if _is_pairs(G) and soft is None:
         G = _near_the_least(G, w)
     m, term, error = _margins_of(G, w)
     if G.free_labels is not None:
@@ -5702,22 +5943,15 @@ def _margin_of_coordinates(G, ridge, w, bias, bias_error=0.0):
         m += bias * G.free_labels
         error += bias_error * goal / length
 
-    # 4. Without a ridge the least of them decides.
-    if ridge is None:
+    # 4. Without slacks the least of them decides.
+    if soft is None:
         least = float(m.min()) / length
         rounding = _LAST * (abs(least) + term / length) + error
         return least - rounding, least + rounding
 
-    # 5. With a ridge the slacks count, once with the least and once with the largest margins.
+    # 5. With slacks all count.
     rounding = _LAST * (np.abs(m) + term) + error * length
-    with np.errstate(over="ignore"):
-        most = np.maximum(goal - m + rounding, 0.0) / goal
-        least = np.maximum(goal - m - rounding, 0.0) / goal
-    lower = _with_slacks(length / goal, most, ridge)
-    upper = _with_slacks(length / goal, least, ridge)
-    if upper < _TINY:  # Such numbers have fewer digits.
-        return 0.0, _TINY
-    return lower * (1.0 - _LAST), upper * (1.0 + _LAST)
+    return _ends_with_slacks(soft, m, rounding, goal, length, length)
 
 
 def _near_the_least(G, w):
@@ -5929,6 +6163,7 @@ def drive(
     eps: float | Callable[[Array], float] = 0.0,
     separates: bool = False,
     takes_free: bool = False,
+    takes_cost: bool = False,
     products: Callable[[int], float] = float,
     interval: Callable[..., Bounds] | None = None,
     spent: float = 0.0,
@@ -5965,6 +6200,8 @@ def drive(
         The run ends as "separated" at lower > 0.
     takes_free : bool
         True if G may have a free intercept: then p must have half its weight in each class.
+    takes_cost : bool
+        True if G may have a cost: then the interval is that of rho_C, see `Gram.with_cost`.
     products : callable
         Number of G-vector products that k iterations cost.
     interval : callable, optional
@@ -6014,6 +6251,10 @@ def drive(
         raise ValueError(
             f'this algorithm takes no G with intercept="free": {_TAKES_FREE} do.  Give G intercept=1.0 '
             "for a penalised bias, or leave it out"
+        )
+    if G._has_cost and not takes_cost:
+        raise ValueError(
+            "this algorithm takes no G with a cost: `max_margin` does, and this one takes a ridge"
         )
     if tol is not None:
         tol = _number(tol, "tol")
@@ -10199,8 +10440,7 @@ def _in_coordinates(problem, tol, result, callback):
             continue
         # 2. What they prove
         bias = 0.0 if G.free_labels is None else float(w[-1])
-        slack_ridge = ridge if problem.has_ridge else None
-        lower = _margin_of_coordinates(G, slack_ridge, W, (bias,))[0]
+        lower = _margin_of_coordinates(G, _margin_with_slacks(G), W, (bias,))[0]
         if lower > max(best.lower, 0.0):
             best = best._replace(lower=lower, separator=W, bias=bias)
         for side in problem.sides:
@@ -11417,7 +11657,7 @@ def witnesses(G: GramLike, result: Result | ArrayLike) -> Witnesses | None:
     intercept, and under normalize="max", this makes no difference, except that sparse points hold rounded products.
     Proof: "Witnesses" in figures/THEOREMS.md.
 
-    A ridge separates all points that have one.  They are no witnesses.
+    A ridge separates all points that have one, and slacks with a cost all points.  They are no witnesses.
 
     References
     ----------
@@ -11438,7 +11678,7 @@ def witnesses(G: GramLike, result: Result | ArrayLike) -> Witnesses | None:
         result = result.p
     p = _distribution(result, "result", len(G))
     points = G._changed(ridge=0.0)
-    may_be = np.broadcast_to(np.asarray(G.ridge) == 0.0, p.shape)
+    may_be = np.broadcast_to((np.asarray(G.ridge) == 0.0) & np.isinf(G.cost), p.shape)
     # 1. A row of zeros is a witness by itself.
     zeros = _zero_rows(points, np.flatnonzero(may_be & (points.diagonal() == 0.0)))
     if G.free_labels is None and zeros.size:
