@@ -9516,10 +9516,14 @@ def steepest_descent(
 # b_i = 1 / length_i and H_ij = G_ij / (s length_i length_j), so that H_ii = 1.  Its gradient is
 # g_i = (m_i - 1) / length_i.
 #
+# With a cost alpha_i <= s C_i as well; the best multiple is one at which no weight exceeds its cost, and the relative
+# gap is that of the ends that `certificate` has with slacks.
+#
 # Methods.  An iteration of the loop, `_exact_loop`, runs one method of this list on the problem; the driver certifies:
 #
 #     descent       steps on one weight after another, by rows with a ridge; over pairs on all weights of one point
 #     Newton steps  in the coordinates of the separator, where every point has a ridge
+#     clipped steps on pairs of weights, in single precision, with a cost
 #     faces         for few points: Newton steps on the faces of a working set, by an updated Cholesky factor
 #     pair steps    on a working set, in single precision, as it takes in violators until none is left
 #     products      Newton steps by conjugate gradients, which a low rank preconditions
@@ -9588,6 +9592,9 @@ _STEPS_PER_POINT = 8
 _SWEEPS = 4
 #   entries of factors that an iteration reads, about: Ctrl-C and callbacks wait 10 s at most
 _LONGEST_WALK = 10**10
+#   clipped steps for each point; share of the points of a set below which it shrinks
+_CLIPPED_STEPS = 1000
+_SHRINKS = 0.7
 #   turns of descent in an iteration, after each of which all margins are computed afresh
 _TURNS = 8
 #   passes over active points in a turn: steps against products
@@ -9650,6 +9657,8 @@ def _aims(problem, tol):
     eps *= math.sqrt(problem.base_scale / problem.scale)
     if hidden > 0.0 and not problem.has_precise_products:
         eps = max(eps, 1.5 * hidden)
+    if problem.cost is not None:
+        eps = -1.0  # there always is a margin
     if problem.is_soft:  # rho is at least (sum_i 1 / r_i)^(-1/2)
         eps = min(eps, 0.5 / math.sqrt((problem.scale / problem.ridge).sum()))
     return _Aims(gap=_AIM * tol, set_gap=0.5 * _AIM * tol, eps=eps)
@@ -9665,6 +9674,7 @@ class _Problem:
     G, scale : the Gram and s
     n, diagonal, ridge : number of points, G_ii, and the r_i, 0 without a ridge
     has_ridge, is_soft : True if some r_i, or all, are not 0
+    cost : the largest alpha_i, s C_i, or None without a cost
     base : G without its ridge and its free intercept
     base_scale : its largest entry
     is_of_pairs, is_sparse, is_on_demand, has_precise_products : True if base has pairs; if it has sparse rows, or a
@@ -9695,6 +9705,7 @@ class _Problem:
         self.ridge = G._ridges()
         self.has_ridge = bool(self.ridge.any())
         self.is_soft = bool(self.ridge.all())
+        self.cost = G.cost * scale if G._has_cost else None
         self.base = G._alone()
         self.base_scale = float(self.base.diagonal().max())
         points = _points_gram(self.base)
@@ -9731,7 +9742,8 @@ class _Problem:
         self.takes_products = has_enough and fits and not self.is_in_coordinates
         self.descent = None
         by_rows = isinstance(store, _Rows) and store.work <= _WRITTEN_DOWN
-        if self.n > _FEW and not (self.is_in_coordinates and is_narrow):
+        takes_descent = self.cost is None and not (self.is_in_coordinates and is_narrow)
+        if self.n > _FEW and takes_descent:
             if not self.is_of_pairs:
                 self.descent = "rows" if by_rows and has_enough else None
             elif has_enough or self.n > _LARGEST_SET:
@@ -9762,7 +9774,7 @@ class _Problem:
         """
         self.adder = _adder(self.base)
         self.last = None
-        if self.free_labels is None:
+        if self.free_labels is None or self.cost is not None:
             return
         y = self.free_labels
         # 1. The plane of alpha: its margins without the ridge, and the bias that rounding leaves.
@@ -9814,6 +9826,8 @@ class _Problem:
 
     def gap(self, alpha, m):
         """Return the `_relative_gap` of these weights."""
+        if self.cost is not None:
+            return _gap_with_cost(alpha, m, self.cost, self.free_labels)
         return _relative_gap(alpha, m, self.ridge / self.scale)
 
     def place(self, points, start, H):
@@ -9886,7 +9900,37 @@ class _Problem:
             m += self.from_shift(points, moves)
         else:
             self.refresh(alpha, m)
-        return _rescale(alpha, m)
+        return _rescale(alpha, m) if self.cost is None else 0.0
+
+    def rescale(self, alpha, m):
+        """Bring alpha and m to the best multiple; return ||p||_G / sqrt(s), or 0 with a cost."""
+        if self.cost is None:
+            return _rescale(alpha, m)
+        t = _multiple_with_cost(alpha, m, self.cost)
+        alpha *= t
+        m *= t
+        # Where rounding alone has left the cost
+        np.copyto(alpha, self.cost, where=alpha >= self.cost * (1.0 - 1e-12))
+        return 0.0
+
+
+def _multiple_with_cost(alpha, m, cost):
+    """Return the best t at which no t alpha_i exceeds its cost: with slacks they are the bound."""
+    used = alpha > 0.0
+    largest = float((cost[used] / alpha[used]).min())
+    total = float(alpha.sum())
+    norm2 = float(_dot(alpha, m))
+    return total / norm2 if largest * norm2 > total else largest
+
+
+def _gap_with_cost(alpha, m, cost, y):
+    """Return 1 - lower / upper, as certificates have it, at the best multiple of alpha."""
+    t = _multiple_with_cost(alpha, m, cost)
+    norm2 = t * t * float(_dot(alpha, m))
+    _, pull = _least_hinge_loss(t * m, cost, y)
+    primal = 0.5 * norm2 + float(pull @ (1.0 - t * m))
+    dual = t * float(alpha.sum()) - 0.5 * norm2
+    return 1.0 - math.sqrt(max(dual, 0.0) / primal) if primal > 0.0 else math.inf
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
@@ -10140,6 +10184,154 @@ def _solve_by_pairs(H, lengths, ridge, alpha, m, target, most):
         # The numbers are too large, or the rows too much alike, for single precision.
         return alpha, most
     return np.where(x > 0.0, np.maximum(alpha + moves / lengths, 0.0), 0.0), steps
+
+
+# With a cost 0 <= alpha_i <= s C_i, and y'alpha = 0 if the intercept is free.  For x_i = y_i alpha_i the sum is to stay
+# as it is: a step lets x_i rise and x_j fall, as far as their bounds allow.  v = y - y m is minus the gradient.  The
+# largest v_i that may rise exceeds the least v_j that may fall until the minimum; in between is the bias.  Without a
+# free intercept all y_i are 1, and one more x, of no row and without bounds, takes what the others add up to.
+
+_FAR = np.float32(
+    1e30
+)  # masks are added: a product of a mask and a large number might be taken for 0
+
+
+@njit(cache=_CACHE, fastmath=_FINITE)
+def _clipped_steps(H, x, v, low, high, target, most):
+    """Make at most ``most`` steps on pairs within bounds, until no pair violates by ``target``; return (steps, worst).
+
+    x, in double precision, and v change in place.
+    """
+    n = x.size
+    zero = np.float32(0.0)
+    two = np.float32(2.0)
+    flat = np.float32(1e-6)
+    least = np.float32(1e-30)
+    scores = np.zeros(n + _VECTOR, np.float32)
+    rises = np.empty(n, np.float32)  # 0 where x may rise, else -_FAR
+    falls = np.empty(n, np.float32)  # 0 where x may fall, else _FAR
+    diagonal = np.empty(n, np.float32)
+    for k in range(n):
+        rises[k] = zero if x[k] < high[k] else -_FAR
+        falls[k] = zero if x[k] > low[k] else _FAR
+        diagonal[k] = H[k, k]
+    i = 0
+    j = 0
+    move = zero
+    worst = zero
+    for step in range(most + 1):
+        # 1. Bring v up to date and find the i that violates most.
+        row_i = H[i]
+        row_j = H[j]
+        floor = _FAR
+        for k in range(n):
+            slope = v[k] - move * (row_i[k] - row_j[k])
+            v[k] = slope
+            floor = min(floor, slope + falls[k])
+        for k in range(n):
+            scores[k] = max(v[k] + rises[k] - floor, zero)
+        i = _argmax(scores, n)
+        worst = scores[i]
+        if step == most or not worst > target:
+            break
+        # 2. Find the j that gains most with it.
+        row_i = H[i]
+        v_i = v[i]
+        square_i = diagonal[i]
+        for k in range(n):
+            fall = max(v_i - v[k] - falls[k], zero)
+            squares = square_i + diagonal[k]
+            scores[k] = fall * fall / max(squares - two * row_i[k], flat * squares + least)
+        j = _argmax(scores, n)
+        # 3. Go to the minimum of the pair, within the bounds.
+        squares = square_i + diagonal[j]
+        curvature = max(squares - two * row_i[j], flat * squares + least)
+        rise = high[i] - x[i]
+        fall_j = x[j] - low[j]
+        t = min(np.float64(v_i - v[j]) / np.float64(curvature), min(rise, fall_j))
+        x[i] = high[i] if t >= rise else x[i] + t
+        x[j] = low[j] if t >= fall_j else x[j] - t
+        rises[i] = zero if x[i] < high[i] else -_FAR
+        falls[i] = zero
+        rises[j] = zero
+        falls[j] = zero if x[j] > low[j] else _FAR
+        move = np.float32(t)
+    return step, worst
+
+
+def _ends_of_pairs(x, v, low, high):
+    """Return the largest v_i that may rise, and the least that may fall."""
+    return v.max(where=x < high, initial=-np.inf), v.min(where=x > low, initial=np.inf)
+
+
+def _may_move(x, v, low, high):
+    """Return which x may be in a pair that violates, as v is now."""
+    top, floor = _ends_of_pairs(x, v, low, high)
+    return ((x < high) & (v >= floor)) | ((x > low) & (v <= top))
+
+
+def _solve_by_clipped_pairs(H, x, v, low, high, target, most):
+    """Make about ``most`` steps on pairs, until none violates by ``target``, over fewer and fewer points.
+
+    Return (x, steps).
+    """
+    x = x.copy()
+    points = np.arange(x.size)
+    # Less the bias, so that single precision has the digits of what is left
+    v = (v - np.clip(0.5 * sum(_ends_of_pairs(x, v, low, high)), -_FAR, _FAR)).astype(np.float32)
+    inside = (x.copy(), v, low, high)
+    total = 0
+    while True:
+        steps, worst = _clipped_steps(H, *inside, np.float32(target), max(1000, points.size))
+        total += steps
+        x[points] = inside[0]
+        if worst <= target or steps == 0 or total > most:
+            return x, total
+        stays = _may_move(*inside)
+        if np.count_nonzero(stays) < _SHRINKS * points.size:
+            points = points[stays]
+            H = np.ascontiguousarray(H[np.ix_(stays, stays)])
+            inside = tuple(part[stays] for part in inside)
+
+
+def _by_clipped_pairs(problem, aims, alpha, m, gap):
+    """Make clipped pair steps on all points, and then on those that may move by margins that are computed afresh."""
+    n = problem.n
+    is_free = problem.free_labels is not None
+    signs = problem.free_labels if is_free else np.ones(n)
+    problem.lengths = signs  # so that `place` writes y_i y_j G_ij / s
+    every = np.arange(n)
+    H = np.zeros((n + 1, n + 17), np.float32)
+    problem.place(every, 0, H)
+    end = 0.0 if is_free else math.inf  # the bound of the x without a row
+    low = np.append(np.minimum(signs * problem.cost, 0.0), -end)
+    high = np.append(np.maximum(signs * problem.cost, 0.0), end)
+    points = np.arange(n + 1)
+    target = min(0.1, 100.0 * aims.gap)
+    left = _CLIPPED_STEPS * n
+    best = gap
+    patience = _PATIENT_STEPS
+    x = np.append(signs * alpha, 0.0)
+    v = np.append(signs * (1.0 - m), 0.0)
+    while True:
+        # 1. Steps on these points, and all margins
+        Q = H if points.size > n else H[np.ix_(points, points)]
+        given = (x[points], v[points], low[points], high[points])
+        x[points], steps = _solve_by_clipped_pairs(Q, *given, target, left)
+        problem.change(alpha, m, every, np.abs(x[:n]))
+        # 2. Does it go on?
+        gap = problem.gap(alpha, m)
+        if gap <= aims.gap:
+            return "again"
+        left -= steps
+        patience = _PATIENT_STEPS if gap < _GAINED * best else patience - 1
+        if left <= 0 or patience == 0:
+            return "next"
+        best = min(best, gap)
+        # 3. The next goal, and the points that may move
+        target *= max(min(0.5 * aims.gap / gap, 0.5), 0.05)
+        v[:n] = signs * (1.0 - m)
+        points = np.flatnonzero(_may_move(x, v, low, high))
 
 
 # ------------------------------------------------------------------------------------------------------
@@ -11293,7 +11485,9 @@ def _has_few_points(problem, support):
     """
     costs_more = problem.G._values.access != "stored" or problem.free_labels is not None
     is_first = not problem.is_soft and costs_more and support <= _FEW
-    return (problem.n <= _FEW and not problem.is_in_coordinates) or is_first
+    return problem.cost is None and (
+        (problem.n <= _FEW and not problem.is_in_coordinates) or is_first
+    )
 
 
 def _is_beyond_sets(problem, support):
@@ -11302,18 +11496,19 @@ def _is_beyond_sets(problem, support):
 
 
 def _has_a_set(problem, support):
-    is_taken = problem.n <= _FEW or problem.is_in_coordinates
+    is_taken = problem.n <= _FEW or problem.is_in_coordinates or problem.cost is not None
     return not is_taken and not _is_beyond_sets(problem, support)
 
 
 _METHODS = (
     _Method(lambda problem, support: problem.descent is not None, _by_descent),
     _Method(lambda problem, support: problem.is_in_coordinates, _by_newton_steps),
+    _Method(lambda problem, support: problem.cost is not None, _by_clipped_pairs),
     _Method(_has_few_points, lambda *given: _by_faces(*given, _FEW)),
     _Method(_has_a_set, _by_pairs),
     _Method(_is_beyond_sets, _by_low_rank),
     _Method(
-        lambda problem, support: support <= _LARGEST_FACE,
+        lambda problem, support: support <= _LARGEST_FACE and problem.cost is None,
         lambda *given: _by_faces(*given, _LARGEST_FACE),
     ),
 )
@@ -11362,7 +11557,7 @@ def _exact_loop(G, k, until, alpha, m, place, reads, problem, aims):
         start = alpha.copy()
         gap = problem.gap(alpha, m)
         problem.begin(alpha, m)
-        norm = _rescale(alpha, m)
+        norm = problem.rescale(alpha, m)
         # 2. Run the method, and take a fresh product, by which the driver certifies.
         word = _METHODS[place[0]].run(problem, aims.after(gap), alpha, m, gap)
         if not all(alpha[side].any() for side in problem.sides):  # by rounding
@@ -11516,8 +11711,9 @@ def max_margin(
         max_iter=max_iter,
         tol=tol,
         start=start,
-        eps=functools.partial(_proof_of_no_margin, problem, aims.eps),
+        eps=0.0 if G._has_cost else functools.partial(_proof_of_no_margin, problem, aims.eps),
         takes_free=True,
+        takes_cost=True,
         products=lambda k: problem.reads[0] / problem.n**2,
         interval=interval,
         **options,
