@@ -5349,28 +5349,26 @@ def _least_hinge_loss(m, cost, y):
 
 
 def _best_multiple(m, norm2, cost, y, t):
-    """Return numbers t near that of the least t^2 norm2 / 2 + min_b sum_i cost_i max(0, 1 - t m_i - b y_i).
+    """Return numbers near the t of least t^2 norm2 / 2 + min_b sum_i cost_i max(0, 1 - t m_i - b y_i), from a guess t.
 
-    They are the last ends of an interval around it, which begins with a guess.  The derivative over t is
-    t norm2 - pull'm.  The second term, which is piecewise constant, falls as t grows, and says where to look next.
+    They are the last ends of an interval around it.  The derivative is t norm2 - pull'm, where pull'm falls as t grows:
+    so the best t is between any t and pull'm / norm2.
     """
     low = 0.0
     high = math.inf
-    for step in range(200):
+    for _ in range(200):
         _, pull = _least_hinge_loss(t * m, cost, y)
         of_slacks = float(pull @ m)
         slope = t * norm2 - of_slacks
-        if slope < 0.0:
-            low = t
-        else:
-            high = t
         value = 0.5 * t * t * norm2 + (float(pull.sum()) - t * of_slacks)
-        if slope == 0.0 or abs(slope) * (high - low) <= 1e-13 * value:
+        if slope < 0.0:
+            low, high = t, min(high, of_slacks / norm2)
+        else:
+            low, high = max(low, of_slacks / norm2), t
+        if abs(slope) * (high - low) <= 1e-13 * value:
             break
-        t = of_slacks / norm2
-        if not low < t < high or step % 3 == 2:  # each third step halves the interval
-            t = 0.5 * (low + high) if high < math.inf else 2.0 * low
-    return {low, high} - {0.0, math.inf}
+        t = 0.5 * (low + high)
+    return {low, high} - {0.0}
 
 
 def _plain_slacks(G, v, length, longest, m, proven, multiple):
