@@ -10406,6 +10406,89 @@ def _solve_on_faces(H, lengths, ridge, alpha, m, L, P, most, tol, eps):
     return x / lengths, L, P[: max(k, 0)], changes, k < 0
 
 
+# With a cost a point is at 0, at its cost, or on the face, in between.  Pair steps come first, and find most of that.  So
+# faces of few points change a few times, and their equations are solved anew each time.
+
+
+def _step_on_face(Q, v, x, low, high, is_free):
+    """Return (x, True if the minimum on the face is reached): as far towards it as the bounds of x allow.
+
+    Where Q is singular and v has a part that Q does not reach, x moves along this part: there the objective has no
+    minimum, and a bound comes first.
+    """
+    k = v.size
+    A = Q
+    b = v
+    if is_free:
+        A = np.ones((k + 1, k + 1))
+        A[:k, :k] = Q
+        A[k, k] = 0.0
+        b = np.append(v, 0.0)
+    solution = np.linalg.lstsq(A, b, rcond=None)[0]
+    move = solution[:k]
+    rest = (b - A @ solution)[:k]
+    farthest = 1.0
+    if np.abs(rest).max() > 1e-9 * np.abs(v - v.mean() * is_free).max():
+        move = rest
+        farthest = math.inf
+    with np.errstate(divide="ignore", invalid="ignore"):
+        room = np.where(move > 0.0, (high - x) / move, (low - x) / move)
+    room[move == 0.0] = math.inf
+    t = min(farthest, float(room.min()))
+    if t == math.inf:  # by rounding: all is flat
+        return x, True
+    moved = np.clip(x + t * move, low, high)
+    moved = np.where(room <= t, np.where(move > 0.0, high, low), moved)
+    return moved, t == farthest
+
+
+def _by_clipped_faces(problem, aims, alpha, m, gap):
+    """Make Newton steps on faces of few points, which the worst violator enters at the minimum on each."""
+    is_free = problem.free_labels is not None
+    signs = problem.free_labels if is_free else np.ones(problem.n)
+    low = np.minimum(signs * problem.cost, 0.0)
+    high = np.maximum(signs * problem.cost, 0.0)
+    x = signs * alpha
+    is_inside = (low < x) & (x < high)
+    for _ in range(_STEPS_PER_POINT * _FEW):
+        # 1. A step on the face
+        points = np.flatnonzero(is_inside)
+        if points.size > _FEW:
+            return "next"
+        v = signs * (1.0 - m)
+        is_lowest = True
+        if points.size > is_free:
+            Q = problem.G.block(points, points) / problem.scale
+            Q *= signs[points, None] * signs[points]
+            given = (x[points], low[points], high[points])
+            x[points], is_lowest = _step_on_face(Q, v[points], *given, is_free)
+            is_inside[points] = (low[points] < x[points]) & (x[points] < high[points])
+            problem.change(alpha, m, points, np.abs(x[points]))
+        # 2. At its minimum the worst violator enters, or of an empty face with a free intercept the worst pair.
+        if not is_lowest:
+            continue
+        gap = problem.gap(alpha, m)
+        if gap <= aims.gap:
+            return "again"
+        v = signs * (1.0 - m)
+        rises = np.where(x < high, v, -np.inf)
+        falls = np.where(x > low, v, np.inf)
+        i = int(np.argmax(rises))
+        j = int(np.argmin(falls))
+        bias = 0.0
+        if is_free:
+            bias = (
+                float(np.median(v[is_inside])) if is_inside.any() else 0.5 * (rises[i] + falls[j])
+            )
+        entering = i if rises[i] - bias >= bias - falls[j] else j
+        if is_inside[entering]:
+            return "next"  # what is left is rounding
+        is_inside[entering] = True
+        if is_free and np.count_nonzero(is_inside) == 1:
+            is_inside[[i, j]] = True
+    return "again"
+
+
 # ------------------------------------------------------------------------------------------------------
 # 9.4 Newton steps on the separator
 # ------------------------------------------------------------------------------------------------------
@@ -11509,6 +11592,7 @@ _METHODS = (
         lambda problem, support: support <= _LARGEST_FACE and problem.cost is None,
         lambda *given: _by_faces(*given, _LARGEST_FACE),
     ),
+    _Method(lambda problem, support: problem.cost is not None, _by_clipped_faces),
 )
 
 
@@ -11594,12 +11678,12 @@ def max_margin(
     (2) Newton steps in the coordinates of the separator, where every point has a ridge and coordinates are fewer than
         3,000 and than points.  Over pairs the equations of each class alone precondition those of all.
     (3) Newton steps on the faces of a working set, the support and points of least margin, for at most 256 points.
-    (4) Pair steps on a working set, in single precision, corrected in double.
+    (4) Pair steps on a working set, in single precision, corrected in double; with a cost on all points.
     (5) Newton steps by conjugate gradients, which a matrix of low rank preconditions, where there is a ridge and no
         working set holds the support.
-    (6) Newton steps on faces of at most 6,000 points.
+    (6) Newton steps on faces of at most 6,000 points; with a cost on those of at most 256 points in between.
 
-    For at most 256 points, or coordinates, those methods come first that solve all equations at once: (2) or (3).
+    With a cost the list is (4) and (6).  For at most 256 points, or coordinates, those methods come first that solve all equations at once: (2) or (3).
 
     Parameters
     ----------
@@ -11642,6 +11726,10 @@ def max_margin(
 
     *With a ridge* the interval has the best slacks of alpha, as `certificate` says, so that (1), (2) and (5) need half
     the digits.
+
+    *With a cost* alpha is in the scale of a support vector machine, 0 <= alpha_i <= C_i: up to tol, y_i alpha_i and
+    ``bias`` are what `sklearn.svm.SVC` has as ``dual_coef_`` and ``intercept_``.  There is a margin for all points, so
+    that no run ends as "infeasible".  Memory is that of all entries in single precision.
 
     *Weights as start.*  The run is a new one that begins with these n weights of at least 0, such as the alpha of as
     many points at another ridge.
@@ -11719,6 +11807,9 @@ def max_margin(
     # 4. Where the weights have too few digits, the coordinates of the separator
     if result.status in ("rounding", "infeasible") and _takes_coordinates(problem, result.status):
         return _in_coordinates(problem, tol, result, options.get("callback"))
+    if problem.cost is not None:  # the weights of the separator that has margins of 1
+        t = _multiple_with_cost(alpha, m, problem.cost) / problem.scale
+        result = result._replace(alpha=result.alpha * t, bias=result.bias * t)
     return result
 
 

@@ -227,6 +227,72 @@ def signed_square_of_margin(G):
 
 
 # ======================================================================================================
+# PLAIN SLACKS
+# ======================================================================================================
+
+
+def objective_with_cost(G, cost, alpha, bias=0):
+    """P = alpha'G alpha / 2 + sum_i C_i max(0, 1 - (G alpha)_i - b y_i), for a `Gram` and rationals."""
+    m = [G.unit * dot(row, alpha) for row in G.entries]
+    signs = G.signs or [0] * len(m)
+    slacks = [max(0, 1 - m_i - bias * y_i) for m_i, y_i in zip(m, signs, strict=True)]
+    return Fraction(dot(alpha, m)) / 2 + dot(cost, slacks)
+
+
+def least_objective_with_cost(G, cost):
+    """The least P of a `Gram`: of 3^n guesses which weights are 0, which at their cost, and which between, the first
+    one that solves the problem, which equal primal and dual objectives prove."""
+    n = len(G.entries)
+    signs = G.signs
+    for kinds in product((0, 1, 2), repeat=n):
+        inside = [i for i in range(n) if kinds[i] == 2]
+        alpha = [cost[i] if kinds[i] == 1 else Fraction(0) for i in range(n)]
+        rest = [1 - G.unit * dot(G.entries[i], alpha) for i in inside]
+        rows = [[G.unit * G.entries[i][j] for j in inside] for i in inside]
+        if signs and inside:
+            rows = [[*row, Fraction(signs[i])] for row, i in zip(rows, inside, strict=True)]
+            rows.append([*(Fraction(signs[i]) for i in inside), Fraction(0)])
+            rest.append(-dot(signs, alpha))
+        solution = solve_rationals(rows, rest)
+        if solution is None:
+            continue
+        for i, x in zip(inside, solution, strict=False):
+            alpha[i] = x
+        if not all(0 <= x <= c for x, c in zip(alpha, cost, strict=True)):
+            continue
+        if signs and dot(signs, alpha):
+            continue
+        biases = [0]
+        if signs:
+            m = [G.unit * dot(row, alpha) for row in G.entries]
+            biases = [y * (1 - m_i) for y, m_i in zip(signs, m, strict=True)]
+        dual = sum(alpha) - G.unit * dot(alpha, [dot(row, alpha) for row in G.entries]) / 2
+        if any(objective_with_cost(G, cost, alpha, b) == dual for b in biases):
+            return dual
+    raise AssertionError("some guess solves the problem")
+
+
+def solve_rationals(rows, b):
+    """x with rows x = b, by elimination; None where there are none or many."""
+    rows = [[*map(Fraction, row), Fraction(x)] for row, x in zip(rows, b, strict=True)]
+    for k in range(len(rows)):
+        pivot = next((i for i in range(k, len(rows)) if rows[i][k]), None)
+        if pivot is None:
+            return None
+        rows[k], rows[pivot] = rows[pivot], rows[k]
+        rows[k] = [x / rows[k][k] for x in rows[k]]
+        for i, row in enumerate(rows):
+            if i != k and row[k]:
+                rows[i] = [x - row[k] * y for x, y in zip(row, rows[k], strict=True)]
+    return [row[-1] for row in rows]
+
+
+def holds_with_cost(P, lower, upper):
+    """True if lower <= 1 / sqrt(2 P) <= upper."""
+    return signed_square(Fraction(lower)) * 2 * P <= 1 <= signed_square(Fraction(upper)) * 2 * P
+
+
+# ======================================================================================================
 # WHETHER A RESULT KEEPS ITS WORD
 # ======================================================================================================
 

@@ -25,7 +25,7 @@ import numba
 import numpy as np
 import pytest
 from exact import Problem, faults, floats_around, judge, of_rows, random_problems
-from instances import CALLS, Own, algorithm_of, form, rotate, run, some
+from instances import CALLS, Own, algorithm_of, form, free, rotate, run, some
 
 import fastmargin as fm
 
@@ -817,6 +817,97 @@ def separated_twins(seed):
 def test_points_with_both_labels_are_never_separated(seed):
     wrong, count = separated_twins(seed)
     assert count >= 2 * len(fm.ALGORITHMS) and not wrong, "\n" + "\n".join(wrong)
+
+
+# ======================================================================================================
+# PLAIN SLACKS
+# ======================================================================================================
+
+
+def random_problem_with_cost(rng):
+    """(G of fastmargin, exact `Gram`, costs): rows of small integers, with copies, ties and zeros; the intercept free
+    or not, one class nearly empty or not; costs from 1e-8 to 1e8 over s, of all points or one for each."""
+    n = int(rng.integers(2, 6))
+    Z = rng.integers(-3, 4, (n, int(rng.integers(1, 4)))).astype(float)
+    Z[0, 0] = Z[0, 0] or 1.0
+    if rng.random() < 0.3:
+        Z[-1] = Z[0] * rng.choice([-1.0, 1.0])
+    Z *= 2.0 ** rng.integers(-30, 30)
+    signs = ()
+    if rng.random() < 0.5:
+        signs = np.where(rng.random(n) < rng.choice([0.2, 0.5]), 1.0, -1.0)
+        signs[:2] = 1.0, -1.0
+    cost = 10.0 ** rng.uniform(-8, 8) * np.ones(n)
+    if rng.random() < 0.3:
+        cost *= 10.0 ** rng.uniform(-2, 2, n)
+    cost /= (Z**2).sum(axis=1).max()
+    G = fm.features(Z, 1, normalize=None) if rng.random() < 0.7 else fm.Gram(Z @ Z.T)
+    if len(signs):
+        G = free(G, signs)
+    exact_G = of_rows(Z, [int(y) for y in signs])
+    return G.with_cost(cost), exact_G, list(map(Fraction, cost.tolist()))
+
+
+def random_weights(rng, G):
+    """Weights alpha of any kind, and p, as `certificate` takes them."""
+    n = len(G)
+    alpha = rng.normal(size=n) * 10.0 ** rng.uniform(-6, 6) * (rng.random(n) < 0.8)
+    p = rng.exponential(size=n) * (rng.random(n) < 0.8) + 1e-6
+    if G.free_labels is not None:
+        for side in (1.0, -1.0):
+            p[G.free_labels == side] /= 2.0 * p[G.free_labels == side].sum()
+    return alpha, p / p.sum()
+
+
+def faults_with_cost(seed):
+    """What is false of certificates, of `max_margin` and of `separator_margin` on a random problem, in a few words."""
+    rng = np.random.default_rng([90, seed])
+    G, exact_G, cost = random_problem_with_cost(rng)
+    least = exact.least_objective_with_cost(exact_G, cost)
+    found = []
+    for precise in (False, True):
+        alpha, p = random_weights(rng, G)
+        if not exact.holds_with_cost(least, *fm.certificate(G, alpha, p, precise=precise)):
+            found.append("certificate")
+    result = fm.max_margin(G, tol=1e-6)
+    if not exact.holds_with_cost(least, result.lower, result.upper):
+        found.append("max_margin")
+    if result.status == "certified" and result.upper - result.lower > 1e-6 * result.upper:
+        found.append("status")
+    # A separator by the weights of all points, and a bias
+    bias = float(rng.normal()) if G.free_labels is not None else None
+    w = alpha / np.abs(alpha).max() if alpha.any() else np.ones(len(G))
+    w = w * 10.0 ** rng.uniform(-2, 2) / G.scale
+    labeled = G._changed(labels=np.ones(len(G)) if bias is None else G.labels)
+    given = (labeled.labels * w).tolist() + ([] if bias is None else [bias])
+    try:
+        ends = fm.separator_margin(labeled, given, support=np.arange(len(G)))
+    except ValueError as error:
+        assert "its points cancel" in str(error)
+        return found
+    P = exact.objective_with_cost(
+        exact_G, cost, list(map(Fraction, w.tolist())), Fraction(bias or 0.0)
+    )
+    if not exact.holds_with_cost(P, *ends):
+        found.append("separator_margin")
+    return found
+
+
+@pytest.mark.parametrize("seed", some(range(20), range(4)))
+def test_no_interval_with_a_cost_is_false(seed):
+    wrong = {
+        number: found
+        for number in range(50 * seed, 50 * seed + 50)
+        if (found := faults_with_cost(number))
+    }
+    assert not wrong
+
+
+def test_most_problems_with_a_cost_are_certified():
+    """To six digits: an interval that is only true says nothing."""
+    rng = np.random.default_rng(91)
+    statuses = [fm.max_margin(random_problem_with_cost(rng)[0]).status for _ in range(100)]
+    assert statuses.count("certified") >= 95
 
 
 # ======================================================================================================
