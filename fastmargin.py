@@ -9591,7 +9591,7 @@ _SWEEPS = 4
 #   entries of factors that an iteration reads, about: Ctrl-C and callbacks wait 10 s at most
 _LONGEST_WALK = 10**10
 #   clipped steps for each point; share of the points of a set below which it shrinks
-_CLIPPED_STEPS = 1000
+_CLIPPED_STEPS = 100
 _SHRINKS = 0.7
 #   turns of descent in an iteration, after each of which all margins are computed afresh
 _TURNS = 8
@@ -10306,7 +10306,7 @@ def _by_clipped_pairs(problem, aims, alpha, m, gap):
     high = np.append(np.maximum(signs * problem.cost, 0.0), end)
     points = np.arange(n + 1)
     target = min(0.1, 100.0 * aims.gap)
-    left = _CLIPPED_STEPS * n
+    most = _CLIPPED_STEPS * n  # until margins are computed afresh, as single precision loses digits
     best = gap
     patience = _PATIENT_STEPS
     x = np.append(signs * alpha, 0.0)
@@ -10315,15 +10315,14 @@ def _by_clipped_pairs(problem, aims, alpha, m, gap):
         # 1. Steps on these points, and all margins
         Q = H if points.size > n else H[np.ix_(points, points)]
         given = (x[points], v[points], low[points], high[points])
-        x[points], steps = _solve_by_clipped_pairs(Q, *given, target, left)
+        x[points], steps = _solve_by_clipped_pairs(Q, *given, target, most)
         problem.change(alpha, m, every, np.abs(x[:n]))
         # 2. Does it go on?
         gap = problem.gap(alpha, m)
         if gap <= aims.gap:
             return "again"
-        left -= steps
         patience = _PATIENT_STEPS if gap < _GAINED * best else patience - 1
-        if left <= 0 or patience == 0:
+        if patience == 0 or steps > most and gap > _CLOSER * best:
             return "next"
         best = min(best, gap)
         # 3. The next goal, and the points that may move
@@ -10406,8 +10405,8 @@ def _solve_on_faces(H, lengths, ridge, alpha, m, L, P, most, tol, eps):
     return x / lengths, L, P[: max(k, 0)], changes, k < 0
 
 
-# With a cost a point is at 0, at its cost, or on the face, in between.  Pair steps come first, and find most of that.  So
-# faces of few points change a few times, and their equations are solved anew each time.
+# With a cost a point is at 0, at its cost, or on the face, in between.  Pair steps come first, and find most of that.
+# So faces of few points change a few times, and their equations are solved anew each time.
 
 
 def _step_on_face(Q, v, x, low, high, is_free):
@@ -10428,7 +10427,8 @@ def _step_on_face(Q, v, x, low, high, is_free):
     move = solution[:k]
     rest = (b - A @ solution)[:k]
     farthest = 1.0
-    if np.abs(rest).max() > 1e-9 * np.abs(v - v.mean() * is_free).max():
+    rounding = 64.0 * _EPS * (1.0 + np.abs(x).sum())  # of v
+    if np.abs(rest).max() > 1e-9 * np.abs(v - v.mean() * is_free).max() + rounding:
         move = rest
         farthest = math.inf
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -10471,8 +10471,8 @@ def _by_clipped_faces(problem, aims, alpha, m, gap):
         if gap <= aims.gap:
             return "again"
         v = signs * (1.0 - m)
-        rises = np.where(x < high, v, -np.inf)
-        falls = np.where(x > low, v, np.inf)
+        rises = np.where(~is_inside & (x < high), v, -np.inf)
+        falls = np.where(~is_inside & (x > low), v, np.inf)
         i = int(np.argmax(rises))
         j = int(np.argmin(falls))
         bias = 0.0
@@ -10481,7 +10481,7 @@ def _by_clipped_faces(problem, aims, alpha, m, gap):
                 float(np.median(v[is_inside])) if is_inside.any() else 0.5 * (rises[i] + falls[j])
             )
         entering = i if rises[i] - bias >= bias - falls[j] else j
-        if is_inside[entering]:
+        if not max(rises[i] - bias, bias - falls[j]) > 0.0:
             return "next"  # what is left is rounding
         is_inside[entering] = True
         if is_free and np.count_nonzero(is_inside) == 1:
@@ -11683,7 +11683,9 @@ def max_margin(
         working set holds the support.
     (6) Newton steps on faces of at most 6,000 points; with a cost on those of at most 256 points in between.
 
-    With a cost the list is (4) and (6).  For at most 256 points, or coordinates, those methods come first that solve all equations at once: (2) or (3).
+    With a cost the list is (4) and (6).
+
+    For at most 256 points, or coordinates, those methods come first that solve all equations at once: (2) or (3).
 
     Parameters
     ----------
