@@ -2258,7 +2258,10 @@ def _meant(unknown):
     """Return the end of an error about unknown options: where the first that is known elsewhere belongs; else ""."""
     for name in unknown:
         if name == "C":
-            return "; a G with plain slacks has cost=C, and one with squared slacks ridge=1/(2*C)"
+            return (
+                "; a G with slacks has cost=C, or ridge=1/(2*C) for squared ones, and C is an option of "
+                "MaxMarginClassifier"
+            )
         if name == "W":
             return '; the kernel of a network of finite width is a function, in figures/MANUAL.md under "A kernel"'
         if name in ("kernel", "normalize", "intercept", "ridge", "cost"):
@@ -5339,13 +5342,16 @@ def _least_hinge_loss(m, cost, y):
     is_plus = y[order] > 0.0
     costs = cost[order]
     slope = np.cumsum(costs) - costs[is_plus].sum()
-    k = int(np.argmax(slope >= 0.0))
+    flat = 1e-12 * slope[-1]
+    k = int(np.argmax(slope >= -flat))
     above = np.arange(m.size) > k
     pulls = np.where(above == is_plus, costs, 0.0)
-    pulls[k] = slope[k] if is_plus[k] else costs[k] - slope[k]
+    pulls[k] = np.clip(slope[k] if is_plus[k] else costs[k] - slope[k], 0.0, costs[k])
     pull = np.empty(m.size)
     pull[order] = pulls
-    return float(ends[order[k]]), pull
+    # Where the sum is flat, as if all support vectors are at their cost, the middle is taken, as LIBSVM does.
+    last = k + 1 if abs(slope[k]) <= flat and k + 1 < m.size else k
+    return 0.5 * float(ends[order[k]] + ends[order[last]]), pull
 
 
 def _best_multiple(m, norm2, cost, y, t):

@@ -404,12 +404,23 @@ RATIOS = {  # a ridge, a weight or a C beside which rounding hides the rest
     "one of many": (lambda: ridged([0.0, 1e-20]), ["ridge", "row 1", "1e-20"]),
     "with_ridge": (lambda: fm.Gram(np.eye(2)).with_ridge(1e-20), ["ridge", "1e-20"]),
     "pairs": (lambda: fm.pair_gram(np.eye(2), [0, 1], 2, ridge=1e30), ["ridge", "1e+30"]),
+    "cost below": (lambda: with_cost(1e-17), ["cost", "1e-17", "2.5e-17", "np.clip"]),
+    "cost above": (lambda: with_cost(1e16), ["cost", "1e+16", "2.5e+15", "np.clip"]),
+    "no cost": (lambda: with_cost(0.0), ["cost", "is 0 at row 0"]),
+    "one cost of many": (lambda: with_cost([1.0, 0.0]), ["cost", "row 1"]),
+    "cost below 0": (lambda: with_cost(-1.0), ["cost", "-1"]),
+    "cost not finite": (lambda: with_cost([1.0, np.inf]), ["cost", "inf"]),
+    "cost of pairs": (lambda: fm.pair_gram(np.eye(2), [0, 1], 2, cost=1e30), ["cost", "1e+30"]),
     "large C": (lambda: fit(C=1e16), ["C=1e+16", "to 1.2e+15,", "C=inf"]),
     "small C": (lambda: fit(C=1e-20), ["C=1e-20", "from 1.3e-17 "]),
     "weights": (lambda: fit([1.0, 1e-17]), ["sample_weight", "1e-17", "leave lighter points out"]),
     "hard weights": (lambda: fit([1e20, 1.0], C=np.inf), ["sample_weight", "1e+20"]),
     "class_weight": (lambda: fit(class_weight={0: 1e-9, 1: 1e9}), ["class_weight", "1e-09"]),
 }
+
+
+def with_cost(cost):
+    return fm.features(SHORT, [1, -1], normalize=None, cost=cost)
 
 
 def ridged(ridge):
@@ -933,7 +944,11 @@ REFUSALS = {  # by what is wrong: calls, their error, and words
     "other options of G": [
         (lambda: fm.gram(X, Y, normalize="l2"), ValueError, ["normalize", "'l2'", "'unit'"]),
         (lambda: fm.features(X, Y, normalize="l2"), ValueError, ["normalize", "'l2'"]),
-        (lambda: fm.gram(X, Y, C=1.0), TypeError, ["C", "ridge=1/(2*C)", "MaxMarginClassifier"]),
+        (
+            lambda: fm.gram(X, Y, C=1.0),
+            TypeError,
+            ["C", "cost=C", "ridge=1/(2*C)", "MaxMarginClassifier"],
+        ),
         (lambda: fm.lazy_gram(X, Y, C=1.0), TypeError, ["C", "ridge=1/(2*C)"]),
         (lambda: fm.gram(X, "rbf"), TypeError, ["y", "'rbf'", "label", "names"]),
         (

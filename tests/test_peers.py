@@ -396,6 +396,59 @@ def test_intercept_is_that_of_liblinear(load, intercept, datasets, linear_svc):
     assert (np.abs(scores - theirs.decision_function(new)) <= lengths * close).all()
 
 
+@pytest.mark.parametrize("make", [fm.gram, fm.lazy_gram, fm.features])
+@pytest.mark.parametrize("seed", range(4))
+def test_plain_slacks_are_those_of_svc(make, seed, datasets):
+    """Weights, bias and scores are SVC's; neither objective is below our least one, and SVC's is at it, to its digits:
+    LIBSVM keeps its kernel in single precision."""
+    rng = np.random.default_rng([90, seed])
+    n = int(rng.integers(30, 300))
+    X, kinds = datasets.make_classification(
+        n, 4, n_redundant=0, flip_y=0.2, class_sep=0.5, random_state=seed
+    )
+    y = np.where(kinds == 1, 1, -1)
+    C = 10.0 ** rng.uniform(-2, 1)
+    weights = rng.integers(1, 4, n)
+    options = {} if make is fm.features else {"kernel": "rbf", "gamma": 0.3}
+    kernel = options or {"kernel": "linear"}
+    svm = pytest.importorskip("sklearn.svm")
+    svc = svm.SVC(C=C, tol=1e-10, **kernel).fit(X, y, sample_weight=weights)
+    G = make(X, y, normalize=None, intercept="free", cost=C * weights, **options)
+    result = fm.max_margin(G, tol=1e-9)
+    assert result.status == "certified"
+    assert np.all(result.alpha <= C * weights * (1.0 + 1e-12))
+    theirs = np.append(svc.dual_coef_[0], svc.intercept_)
+    low, high = fm.separator_margin(G, theirs, support=svc.support_)
+    assert low <= result.upper and high > result.lower * (1.0 - 1e-5)
+    if make is fm.features:
+        ends = fm.separator_margin(G, np.append(svc.coef_, svc.intercept_))
+        assert ends[0] <= high and low <= ends[1]
+    f = G.decision_function(result, X)
+    np.testing.assert_allclose(f, svc.decision_function(X), atol=1e-3)
+    assert abs(result.bias - svc.intercept_[0]) < 1e-3
+    slacks = np.maximum(1.0 - y * svc.decision_function(X), 0.0)
+    dual = np.zeros(n)
+    dual[svc.support_] = svc.dual_coef_[0]
+    norm2 = (y * dual) @ (G @ (y * dual))
+    objective = 0.5 * norm2 + C * weights @ slacks
+    assert 1.0 / np.sqrt(2.0 * objective) == pytest.approx(low, rel=1e-9)
+
+
+@pytest.mark.parametrize("make", [fm.gram, fm.features])
+def test_copies_of_points_are_one_point_with_the_sum_of_their_costs(make):
+    rng = np.random.default_rng(91)
+    X = rng.normal(size=(40, 3))
+    y = np.where(X[:, 0] + rng.normal(size=40) > 0.0, 1, -1)
+    copies = rng.integers(1, 4, 40)
+    index = np.repeat(np.arange(40), copies)
+    options = {"gamma": 0.3} if make is fm.gram else {}
+    for options["intercept"] in (0.0, 1.0, "free"):
+        one = fm.max_margin(make(X, y, cost=0.3 * copies, **options), tol=1e-9)
+        many = fm.max_margin(make(X[index], y[index], cost=0.3, **options), tol=1e-9)
+        assert one.status == many.status == "certified"
+        assert max(one.lower, many.lower) <= min(one.upper, many.upper)
+
+
 @pytest.mark.parametrize("kernel", ["linear", "rbf", "poly"])
 @pytest.mark.parametrize("offset", [0.0, 10.0, 100.0])
 def test_a_free_bias_is_that_of_libsvm(kernel, offset, datasets):

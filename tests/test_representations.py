@@ -176,6 +176,38 @@ def test_the_methods_tell_the_truth(kind):
             assert part.scale == part.diagonal().max()
 
 
+@pytest.mark.parametrize("make", [fm.gram, fm.features, fm.lazy_gram])
+def test_a_cost_stays_with_its_points(make):
+    """In part of the points, with labels, in a copy and in what is printed; the entries of G know nothing of it."""
+    rng = np.random.default_rng(90)
+    X = rng.normal(size=(6, 2))
+    y = np.array([1, -1, 1, -1, 1, -1])
+    cost = np.arange(1.0, 7.0)
+    bare = make(X, y)
+    G = make(X, y, cost=cost)
+    np.testing.assert_array_equal(np.asarray(G), np.asarray(bare))
+    np.testing.assert_array_equal(G.restrict([4, 1]).cost, [5.0, 2.0])
+    np.testing.assert_array_equal(make(X, cost=cost).signed(y).cost, cost)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(G)).cost, cost)
+    np.testing.assert_array_equal(bare.with_cost(3.0).with_cost(cost).cost, cost)
+    assert "cost=1 to 6" in repr(G) and "cost" not in repr(bare) and bare.cost == np.inf
+    for both in (
+        lambda: make(X, y, cost=1.0, ridge=1.0),
+        lambda: bare.with_ridge(1.0).with_cost(1.0),
+        lambda: G.with_ridge(1.0),
+        lambda: fm.pair_gram(make(X, cost=1.0), [0, 1, 2, 0, 1, 2], 3),
+    ):
+        with pytest.raises(ValueError, match="ridge.* cost"):
+            both()
+
+
+@pytest.mark.parametrize("name", [name for name in fm.ALGORITHMS if name != "max_margin"])
+def test_algorithms_of_the_papers_take_no_cost(name):
+    G = fm.features([[1.0, 0.0], [0.0, 1.0]], [1, -1], cost=1.0)
+    with pytest.raises(ValueError, match="takes no G with a cost"):
+        fm.ALGORITHMS[name](G)
+
+
 def test_a_ridge_adds_to_that_of_g():
     """Nothing of the G that it is added to changes."""
     G = fm.features(EASY, 1, normalize=None)
