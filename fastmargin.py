@@ -9525,7 +9525,7 @@ def steepest_descent(
 #
 # Methods.  An iteration of the loop, `_exact_loop`, runs one method of this list on the problem; the driver certifies:
 #
-#     descent       steps on one weight after another, by rows with a ridge; over pairs on all weights of one point
+#     descent       steps on one weight after another, by rows with slacks; over pairs on all weights of one point
 #     Newton steps  in the coordinates of the separator, where every point has a ridge
 #     clipped steps on pairs of weights, in single precision, with a cost
 #     faces         for few points: Newton steps on the faces of a working set, by an updated Cholesky factor
@@ -9746,11 +9746,11 @@ class _Problem:
         self.takes_products = has_enough and fits and not self.is_in_coordinates
         self.descent = None
         by_rows = isinstance(store, _Rows) and store.work <= _WRITTEN_DOWN
-        takes_descent = self.cost is None and not (self.is_in_coordinates and is_narrow)
-        if self.n > _FEW and takes_descent:
+        if self.n > _FEW and not (self.is_in_coordinates and is_narrow):
             if not self.is_of_pairs:
-                self.descent = "rows" if by_rows and has_enough else None
-            elif has_enough or self.n > _LARGEST_SET:
+                is_soft = has_enough or self.cost is not None
+                self.descent = "rows" if by_rows and is_soft else None
+            elif self.cost is None and (has_enough or self.n > _LARGEST_SET):
                 if by_rows and (points.n > _FEW_POINTS or store.work <= points.n**2):
                     self.descent = "rows of points"
                 elif store.access != "products" and points.n <= _FEW_POINTS:
@@ -10298,43 +10298,63 @@ def _solve_by_clipped_pairs(H, x, v, low, high, target, most):
             inside = tuple(part[stays] for part in inside)
 
 
+def _worst_pairs(x, v, low, high, most):
+    """Return at most ``most`` of the x that may move, those that violate most; an x without bounds is among them."""
+    may_move = _may_move(x, v, low, high)
+    points = np.flatnonzero(may_move)
+    if points.size <= most:
+        return points
+    top, floor = _ends_of_pairs(x, v, low, high)
+    violations = np.maximum(np.where(x < high, v - floor, 0.0), np.where(x > low, top - v, 0.0))
+    violations[np.isinf(high)] = np.inf
+    return np.sort(points[np.argpartition(-violations[points], most)[:most]])
+
+
 def _by_clipped_pairs(problem, aims, alpha, m, gap):
-    """Make clipped pair steps on all points, and then on those that may move by margins that are computed afresh."""
+    """Make clipped pair steps on points that may move, at first on all or on some of all, until none violates."""
     n = problem.n
     is_free = problem.free_labels is not None
     signs = problem.free_labels if is_free else np.ones(n)
     problem.lengths = signs  # so that `place` writes y_i y_j G_ij / s
-    every = np.arange(n)
-    H = np.zeros((n + 1, n + 17), np.float32)
-    problem.place(every, 0, H)
-    end = 0.0 if is_free else math.inf  # the bound of the x without a row
+    end = 0.0 if is_free else math.inf  # the bound of the last x, which has no row
     low = np.append(np.minimum(signs * problem.cost, 0.0), -end)
     high = np.append(np.maximum(signs * problem.cost, 0.0), end)
-    points = np.arange(n + 1)
+    x = np.append(signs * alpha, 0.0)
+    v = np.append(signs * (1.0 - m), 0.0)
+    room = min(n, _LARGEST_SET)
+    H = np.zeros((room + 1, room + 17), np.float32)
+    placed = np.empty(0, np.int64)
+    points = np.append(np.arange(room) * n // room, n)
     target = min(0.1, 100.0 * aims.gap)
     most = _CLIPPED_STEPS * n  # until margins are computed afresh, as single precision loses digits
     best = gap
     patience = _PATIENT_STEPS
-    x = np.append(signs * alpha, 0.0)
-    v = np.append(signs * (1.0 - m), 0.0)
     while True:
         # 1. Steps on these points, and all margins
-        Q = H if points.size > n else H[np.ix_(points, points)]
+        if not np.isin(points, placed).all():
+            rows = points[points < n]
+            problem.place(rows, 0, H)
+            H[rows.size] = 0.0
+            H[:, rows.size] = 0.0
+            placed = np.append(rows, n)
+        places = np.searchsorted(placed, points)
+        Q = H if places.size == len(H) else H[np.ix_(places, places)]
         given = (x[points], v[points], low[points], high[points])
         x[points], steps = _solve_by_clipped_pairs(Q, *given, target, most)
-        problem.change(alpha, m, every, np.abs(x[:n]))
+        problem.change(alpha, m, np.arange(n), np.abs(x[:n]))
         # 2. Does it go on?
         gap = problem.gap(alpha, m)
         if gap <= aims.gap:
             return "again"
         patience = _PATIENT_STEPS if gap < _GAINED * best else patience - 1
-        if patience == 0 or steps > most and gap > _CLOSER * best:
+        if patience == 0 or (steps > most and gap > _CLOSER * best):
             return "next"
         best = min(best, gap)
-        # 3. The next goal, and the points that may move
-        target *= max(min(0.5 * aims.gap / gap, 0.5), 0.05)
+        # 3. The next goal, and the points
         v[:n] = signs * (1.0 - m)
-        points = np.flatnonzero(_may_move(x, v, low, high))
+        if np.subtract(*_ends_of_pairs(x, v, low, high)) <= 2.0 * target:
+            target *= max(min(0.5 * aims.gap / gap, 0.5), 0.05)
+        points = _worst_pairs(x, v, low, high, room)
 
 
 # ------------------------------------------------------------------------------------------------------
@@ -11053,8 +11073,8 @@ def _by_low_rank(problem, aims, alpha, m, gap):
 # ------------------------------------------------------------------------------------------------------
 #
 # With a ridge r the minimum over v_i alone is at max(0, v_i - g_i / (G_ii + r_i)), where g_i = <z_i, w> + r_i v_i - 1
-# and w = sum_i v_i z_i.  A step reads the row z_i alone, where w is kept.  The penalty of a free bias, which all points
-# have in common, would make these steps slow if it were large.
+# and w = sum_i v_i z_i; with a cost it is at most C_i.  A step reads the row z_i alone, where w is kept.  The penalty of
+# a free bias, which all points have in common, would make these steps slow if it were large.
 #
 # The pairs of a point i have the entries K_ii (1 + [c = d]) / 2 of G among them.  So the minimum over all their weights
 # at once, v_ic = max(0, 1 - m_ic + K_ii (t + v_ic) / 2 - K_ii t' / 2) / (K_ii / 2 + r_ic), takes one number, the sum t'
@@ -11064,7 +11084,7 @@ def _by_low_rank(problem, aims, alpha, m, gap):
 
 
 @njit(cache=_CACHE)
-def _pass_over_rows(G, order, ridge, diagonal, v, w, y, bias, penalty):
+def _pass_over_rows(G, order, ridge, cost, diagonal, v, w, y, bias, penalty):
     """Make a step on each of these points, in this order; w follows v, and bias[1] = penalty y'v.
 
     The bias is bias[0] + bias[1]; y is 0 where there is none.
@@ -11077,7 +11097,7 @@ def _pass_over_rows(G, order, ridge, diagonal, v, w, y, bias, penalty):
         if G.constant != 0.0:
             dot[0] += G.constant * w[-1]
         g = G.c[i] * dot[0] + y[i] * (bias[0] + bias[1]) + ridge[i] * v[i] - 1.0
-        weight = max(0.0, v[i] - g / diagonal[i])
+        weight = min(max(0.0, v[i] - g / diagonal[i]), cost[i])
         change = weight - v[i]
         if change != 0.0:
             v[i] = weight
@@ -11219,6 +11239,7 @@ def _by_rows(problem, v):
         bias[0] = _best_bias(y, base._margins(base._lift(v)) + problem.ridge * v)
         bias[1] = penalty * float(y @ v)
     diagonal = problem.diagonal + penalty
+    cost = problem.G._spread(problem.G.cost)
     rng = np.random.default_rng(0)
 
     def run(active, v):
@@ -11226,7 +11247,7 @@ def _by_rows(problem, v):
         w = base._lift(v)
         for _ in range(_PASSES):
             order = rng.permutation(points)
-            _pass_over_rows(rows, order, problem.ridge, diagonal, v, w, y, bias, penalty)
+            _pass_over_rows(rows, order, problem.ridge, cost, diagonal, v, w, y, bias, penalty)
             bias[0] += bias[1]
 
     return run
@@ -11323,7 +11344,7 @@ def _by_descent(problem, aims, alpha, m, gap):
         rate = (min(odds) / min(odds[:half])) ** (1.0 / half)
         if min(odds) * rate ** (_ITERATIONS_LEFT * _TURNS) <= aims.gap:
             return "again"
-    if not problem.is_soft:
+    if not problem.is_soft and problem.cost is None:
         alpha[:] = (
             start  # a support of all points, as there is on the way, is too large for what follows
         )
