@@ -281,6 +281,7 @@ class Result(NamedTuple):
         lower <= min_i (G alpha)_i / ||alpha||_G <= rho <= ||p||_G <= upper, rounded outwards (see `certificate`).
         If ||alpha||_G is 0 up to rounding, lower is -sqrt(s) with s = max_i G_ii.  With a ridge lower may be larger, by
         the best slacks of alpha.  Where there is a ``separator``, lower bounds its margin, and not that of alpha.
+        With a cost both bound the rho_C of `Gram.with_cost`, by the best slacks, and lower > 0 says nothing.
     status : str
         "separated": lower > 0, that is G alpha > 0, and the algorithm stops there;
         "certified": upper - lower <= tol * upper;
@@ -11073,8 +11074,8 @@ def _by_low_rank(problem, aims, alpha, m, gap):
 # ------------------------------------------------------------------------------------------------------
 #
 # With a ridge r the minimum over v_i alone is at max(0, v_i - g_i / (G_ii + r_i)), where g_i = <z_i, w> + r_i v_i - 1
-# and w = sum_i v_i z_i; with a cost it is at most C_i.  A step reads the row z_i alone, where w is kept.  The penalty of
-# a free bias, which all points have in common, would make these steps slow if it were large.
+# and w = sum_i v_i z_i; with a cost it is at most C_i.  A step reads the row z_i alone, where w is kept.  The penalty
+# of a free bias, which all points have in common, would make these steps slow if it were large.
 #
 # The pairs of a point i have the entries K_ii (1 + [c = d]) / 2 of G among them.  So the minimum over all their weights
 # at once, v_ic = max(0, 1 - m_ic + K_ii (t + v_ic) / 2 - K_ii t' / 2) / (K_ii / 2 + r_ic), takes one number, the sum t'
@@ -11699,7 +11700,7 @@ def max_margin(
     An iteration minimizes alpha' G alpha / 2 - sum_i alpha_i over alpha >= 0 by one method.  The next iteration goes on
     with it as long as that helps.  Else the next method of this list follows that takes G:
 
-    (1) descent: steps on one weight after another, in random order, over rows with a ridge; over pairs, with a ridge or
+    (1) descent: steps on one weight after another, in random order, over rows with slacks; over pairs, with a ridge or
         where they are more than 20,000, on all weights of a point at once.  A free bias follows by the method of
         multipliers.
     (2) Newton steps in the coordinates of the separator, where every point has a ridge and coordinates are fewer than
@@ -11710,7 +11711,7 @@ def max_margin(
         working set holds the support.
     (6) Newton steps on faces of at most 6,000 points; with a cost on those of at most 256 points in between.
 
-    With a cost the list is (4) and (6).
+    With a cost the list is (1) over rows, (4) and (6).
 
     For at most 256 points, or coordinates, those methods come first that solve all equations at once: (2) or (3).
 
@@ -11758,7 +11759,7 @@ def max_margin(
 
     *With a cost* alpha is in the scale of a support vector machine, 0 <= alpha_i <= C_i: up to tol, y_i alpha_i and
     ``bias`` are what `sklearn.svm.SVC` has as ``dual_coef_`` and ``intercept_``.  There is a margin for all points, so
-    that no run ends as "infeasible".  Memory is that of all entries in single precision.
+    that no run ends as "infeasible".
 
     *Weights as start.*  The run is a new one that begins with these n weights of at least 0, such as the alpha of as
     many points at another ridge.
