@@ -1357,6 +1357,31 @@ def _best_bias(signs, m):
     return math.nan if has_nan else 0.5 * (low_negative - low_positive)
 
 
+def _least_hinge_loss(m, cost, y):
+    """Return (b, pull): the bias of least sum_i cost_i max(0, 1 - m_i - b y_i), and a subgradient with y'pull = 0.
+
+    The sum falls as every m_i rises, at the rates ``pull``.  Without signs y there is no bias, and b = 0.
+    """
+    if y is None:
+        return 0.0, np.where(m < 1.0, cost, 0.0)
+    # The slack of point i ends at b = y_i - y_i m_i: there the slope of the sum, as a function of b, rises by cost_i.
+    ends = y * (1.0 - m)
+    order = np.argsort(ends)
+    is_plus = y[order] > 0.0
+    costs = cost[order]
+    slope = np.cumsum(costs) - costs[is_plus].sum()
+    flat = 1e-12 * slope[-1]
+    k = int(np.argmax(slope >= -flat))
+    above = np.arange(m.size) > k
+    pulls = np.where(above == is_plus, costs, 0.0)
+    pulls[k] = np.clip(slope[k] if is_plus[k] else costs[k] - slope[k], 0.0, costs[k])
+    pull = np.empty(m.size)
+    pull[order] = pulls
+    # Where the sum is flat, as if all support vectors are at their cost, the middle is taken, as LIBSVM does.
+    last = k + 1 if abs(slope[k]) <= flat and k + 1 < m.size else k
+    return 0.5 * float(ends[order[k]] + ends[order[last]]), pull
+
+
 def _weights(alpha, signs=None):
     """Return p = alpha / sum alpha for alpha >= 0.
 
@@ -3340,7 +3365,8 @@ class Gram:
         ----------
         result : Result, or array, shape (n,) or (k, n)
             What an algorithm returned for this G, or weights alpha, or k rows of weights, such as Result.iterates.
-            With a free intercept the bias of weights is the best one, which takes a product.
+            With a free intercept the bias of weights is the best one, which takes a product: for the least margin, or
+            with a cost for the slacks.
         Xnew : array, data frame, SciPy sparse matrix or mapped array, shape (m, d)
             The points to score.  For kernel="precomputed", the values K(x, x_i), (m, n).  For a function of objects a
             list of them.
@@ -3408,14 +3434,16 @@ class Gram:
         return self._values.scores_of(self, W)
 
     def _best_bias(self, alpha):
-        """Return the b for which min_i (G alpha)_i + b y_i is largest."""
+        """Return the b for which min_i (G alpha)_i + b y_i is largest, or the slacks of alpha cost least."""
         if not alpha.any():
             return 0.0
         v = _unit_range(alpha)
         largest = np.abs(v).argmax()
-        return _best_bias(self.free_labels, self._measured(v, precise=True)[1]) * (
-            alpha[largest] / v[largest]
-        )
+        factor = alpha[largest] / v[largest]
+        m = self._measured(v, precise=True)[1]
+        if self._has_cost:
+            return _least_hinge_loss(factor * m, self.cost, self.free_labels)[0]
+        return _best_bias(self.free_labels, m) * factor
 
     def _given_weights(self, result):
         """Return the checked weights of a Result, or given weights, as rows (k, n), and whether they were rows."""
@@ -5328,31 +5356,6 @@ def _best_slacks(norm2, longest, v, proven, m, ridge):
 def _with_plain_slacks(length, slacks, cost):
     """Return 1 / sqrt(length^2 + 2 sum_i cost_i slack_i)."""
     return _with_slacks(length, np.sqrt(2.0 * cost) * np.sqrt(slacks), np.ones(cost.size))
-
-
-def _least_hinge_loss(m, cost, y):
-    """Return (b, pull): the bias of least sum_i cost_i max(0, 1 - m_i - b y_i), and a subgradient with y'pull = 0.
-
-    The sum falls as every m_i rises, at the rates ``pull``.  Without signs y there is no bias, and b = 0.
-    """
-    if y is None:
-        return 0.0, np.where(m < 1.0, cost, 0.0)
-    # The slack of point i ends at b = y_i - y_i m_i: there the slope of the sum, as a function of b, rises by cost_i.
-    ends = y * (1.0 - m)
-    order = np.argsort(ends)
-    is_plus = y[order] > 0.0
-    costs = cost[order]
-    slope = np.cumsum(costs) - costs[is_plus].sum()
-    flat = 1e-12 * slope[-1]
-    k = int(np.argmax(slope >= -flat))
-    above = np.arange(m.size) > k
-    pulls = np.where(above == is_plus, costs, 0.0)
-    pulls[k] = np.clip(slope[k] if is_plus[k] else costs[k] - slope[k], 0.0, costs[k])
-    pull = np.empty(m.size)
-    pull[order] = pulls
-    # Where the sum is flat, as if all support vectors are at their cost, the middle is taken, as LIBSVM does.
-    last = k + 1 if abs(slope[k]) <= flat and k + 1 < m.size else k
-    return 0.5 * float(ends[order[k]] + ends[order[last]]), pull
 
 
 def _best_multiple(m, norm2, cost, y, t):

@@ -426,6 +426,8 @@ def test_plain_slacks_are_those_of_svc(make, seed, datasets):
     f = G.decision_function(result, X)
     np.testing.assert_allclose(f, svc.decision_function(X), atol=1e-3)
     assert abs(result.bias - svc.intercept_[0]) < 1e-3
+    by_weights = G.decision_function(result.alpha, X)
+    np.testing.assert_allclose(by_weights, f, atol=1e-3)
     slacks = np.maximum(1.0 - y * svc.decision_function(X), 0.0)
     dual = np.zeros(n)
     dual[svc.support_] = svc.dual_coef_[0]
