@@ -321,9 +321,9 @@ class Result(NamedTuple):
     Examples
     --------
     >>> fm.max_margin(fm.features([[3.0, 4.0]], 1, normalize=None))
-    Result('certified': 4.99999 <= rho <= 5.00001, relative gap 8.2e-15, 0 iterations, n = 1, 1 checkpoint)
+    Result('certified': 4.99999 <= rho <= 5.00001, relative gap 8.7e-15, 0 iterations, n = 1, 1 checkpoint)
     >>> fm.max_margin(fm.features([[1.0], [2.0]], [1, -1]))
-    Result('infeasible': no margin above 1.3e-15, 1 iteration, n = 2, 2 checkpoints)
+    Result('infeasible': no margin above 1.4e-15, 1 iteration, n = 2, 2 checkpoints)
     """
 
     alpha: Array
@@ -443,7 +443,9 @@ def _plain(a, name):
         raise TypeError(
             f"{name} is sparse, which only points may be: pass {name}.toarray() if memory allows"
         )
-    if hasattr(a, "_fields") or isinstance(a, Gram):  # a record or a Gram is no table of points
+    if hasattr(a, "_fields") or hasattr(
+        a, "free_labels"
+    ):  # a record or a Gram is no table of points
         kinds = "an array or of a subclass of Gram" if name == "G" else "an array"
         raise TypeError(f"{name} must be {kinds}, got {type(a).__name__}")
     try:
@@ -2875,7 +2877,7 @@ class Gram:
     _common = 1.0  # what multiplies all scores under normalize="max"
 
     def __init__(self, matrix: ArrayLike | None = None) -> None:
-        if matrix is None:  # of a subclass, which may need no numbers
+        if matrix is None and type(self) is not Gram:  # a class of your own may need no numbers
             return
         if isinstance(matrix, Gram):
             raise TypeError("matrix must be an array, got a Gram, which algorithms take as it is")
@@ -2893,6 +2895,8 @@ class Gram:
 
     def _diagonal(self):
         """Return all G_ii without the ridge, (n,)."""
+        if self.normalize == "unit":
+            return np.ones(self.n)
         return self._c**2 * (self._values.squares + self._constant**2)
 
     def _product(self, v):
@@ -3050,6 +3054,8 @@ class Gram:
         for rows in _slices(self.n, self.n):
             matrix[rows] += self._constant**2
             matrix[rows] *= c[rows, None] * c
+        if self.normalize == "unit":
+            np.fill_diagonal(matrix, 1.0)
         matrix.flat[:: self.n + 1] += self.ridge
         return matrix
 
@@ -3172,11 +3178,16 @@ class Gram:
     def _changed(self, **attributes):
         """Return a copy with these attributes, which are not checked again; what is computed from them is dropped."""
         twin = object.__new__(type(self))
-        for name, value in vars(self).items():
-            if not isinstance(getattr(type(self), name, None), functools.cached_property):
-                vars(twin)[name] = value
-        vars(twin).update(attributes)
+        vars(twin).update(self.__getstate__(), **attributes)
         return twin
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the attributes without those that are computed from others."""
+        return {
+            name: value
+            for name, value in vars(self).items()
+            if not isinstance(getattr(type(self), name, None), functools.cached_property)
+        }
 
     def _alone(self):
         """Return G without its ridge and its free intercept."""
@@ -3426,6 +3437,7 @@ class _Store:
         return self.block(np.array([i]), np.arange(self.n))[0]
 
     def dense(self):
+        """Return K, a new array or a read-only one."""
         every = np.arange(self.n)
         return self.block(every, every)
 
@@ -3819,7 +3831,7 @@ class _Matrix(_Store):
         return self.matrix[rows[:, None], columns]
 
     def dense(self):
-        return self.matrix
+        return _frozen(self.matrix)  # pickle makes it one that can be written to
 
     def restrict(self, index):
         return _Matrix(self.block(index, index), self.error)
@@ -4699,7 +4711,7 @@ def gram(
     X, signs = _points_and_signs(X, y, kernel, intercept)
     is_given = isinstance(kernel, str) and kernel == "precomputed"
     if is_given and X.shape[0] == X.shape[1]:
-        values, error = _symmetric(X, "X")
+        values, error = _symmetric(np.array(X), "X")  # a copy, which the user cannot write to
     kernel, points = _kernel_and_points(X, kernel, normalize, intercept, params)
     if is_given:  # new points come with their values
         points = points._replace(rows=np.empty((len(X), 0)))
@@ -11071,7 +11083,7 @@ _METHODS = (
     _Method(lambda problem, support: problem.is_in_coordinates, _by_newton_steps),
     _Method(_has_few_points, lambda *given: _by_faces(*given, _FEW)),
     _Method(_has_a_set, _by_pairs),
-    _Method(_is_beyond_sets, _by_low_rank),
+    _Method(lambda problem, support: problem.takes_products, _by_low_rank),
     _Method(
         lambda problem, support: support <= _LARGEST_FACE,
         lambda *given: _by_faces(*given, _LARGEST_FACE),
@@ -11162,8 +11174,8 @@ def max_margin(
         3,000 and than points.  Over pairs the equations of each class alone precondition those of all.
     (3) Newton steps on the faces of a working set, the support and points of least margin, for at most 256 points.
     (4) Pair steps on a working set, in single precision, corrected in double.
-    (5) Newton steps by conjugate gradients, which a matrix of low rank preconditions, where there is a ridge and no
-        working set holds the support.
+    (5) Newton steps by conjugate gradients, which a matrix of low rank preconditions, where there is a ridge; at once
+        where no working set holds the support.
     (6) Newton steps on faces of at most 6,000 points.
 
     For at most 256 points, or coordinates, those methods come first that solve all equations at once: (2) or (3).
