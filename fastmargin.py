@@ -9784,6 +9784,32 @@ def _has_few_coordinates_a_class(pairs):
     return pairs.n_classes * pairs.K._width**2 <= _WRITTEN_DOWN
 
 
+class _SingleBlocks:
+    """Blocks of a G that is evaluated on demand, on some of its points and in single precision.
+
+    Attributes
+    ----------
+    kernel : Kernel
+    points : the prepared points
+    c : signs times normalisers
+    offset : the square of the constant feature
+    """
+
+    def __init__(self, G, points):
+        self.kernel = G.kernel
+        self.points = G.store.prepared.take(points).astype(np.float32)
+        self.c = G._spread(G._c)[points].astype(np.float32)
+        self.offset = G._constant**2
+
+    def product(self, rows, columns, v):
+        """Return the block times v, whose sums add up in double precision; one half is evaluated if rows is columns."""
+        points = self.points.take(rows)
+        others = points if rows is columns else self.points.take(columns)
+        weights = self.c[columns] * v.astype(np.float32)
+        sums = self.kernel.sums(weights[None], others, points)[0]
+        return self.c[rows] * (sums + self.offset * weights.sum(dtype=np.float64))
+
+
 _SAMPLE_OF_RANGE = 16  # points whose entries are evaluated in both precisions
 
 
@@ -10320,32 +10346,6 @@ def _at_hand(problem, alpha, m):
     G = matrix
     problem.kept = (points, G)
     return problem.kept
-
-
-class _SingleBlocks:
-    """Blocks of a G that is evaluated on demand, on some of its points and in single precision.
-
-    Attributes
-    ----------
-    kernel : Kernel
-    points : the prepared points
-    c : signs times normalisers
-    offset : the square of the constant feature
-    """
-
-    def __init__(self, G, points):
-        self.kernel = G.kernel
-        self.points = G.store.prepared.take(points).astype(np.float32)
-        self.c = G._spread(G._c)[points].astype(np.float32)
-        self.offset = G._constant**2
-
-    def product(self, rows, columns, v):
-        """Return the block times v, whose sums add up in double precision; one half is evaluated if rows is columns."""
-        points = self.points.take(rows)
-        others = points if rows is columns else self.points.take(columns)
-        weights = self.c[columns] * v.astype(np.float32)
-        sums = self.kernel.sums(weights[None], others, points)[0]
-        return self.c[rows] * (sums + self.offset * weights.sum(dtype=np.float64))
 
 
 def _nystroem_features(problem, points):
