@@ -1085,7 +1085,10 @@ def section(figure, sizes, table):
     about, *settings = caption.split(" | ")
     command = " ".join([figure.key, *(f"{name}={in_text(size)}" for name, size in sizes.items())])
     taken = "" if sizes else f", {minutes(figure)}"  # other sizes take longer, or less
-    small = " ".join([f"`{command}`{taken}; [CSV]({stem}.csv).", *settings])
+    small = " ".join(settings)
+    folded = (
+        f"\n<details><summary><sub>Settings</sub></summary>\n\n<sub>{small}</sub>\n\n</details>\n"
+    )
     return f"""\
 <a id="{stem}"></a>
 
@@ -1093,8 +1096,8 @@ def section(figure, sizes, table):
 
 ![{about}]({stem}.png)
 
-<sub>{small}</sub>
-"""
+<sub>`{command}`{taken}; [CSV]({stem}.csv).</sub>
+{folded if small else ""}"""
 
 
 def gallery(figures, page):
