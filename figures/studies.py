@@ -1457,8 +1457,8 @@ def kkt_rows(job, looks, tol, points):
 )
 def kkt(run, points, images, seeds, steps, tol):
     """Data: {points} points of the plane, {images} images of MNIST 3 vs 5; ReLU networks. KKT gap: 0 where a network is
-    stationary for the largest margin in the panel's norm. Filled: optimisers that step in this norm. Lines: {seeds}
-    networks.
+    stationary for the largest margin in the panel's norm. Filled: optimisers that step in this norm. Lines: range of
+    {seeds} networks.
 
     After {steps:,} steps, medians; seeds from {seed} on. Layer: by its spectral norm. Plane: 0.3 < |x₁|, |x₂| < 1,
     label the sign of x₁x₂. MNIST at half its size, 14 × 14, pixels in [0, 1]. No biases; two layers have 32 units,

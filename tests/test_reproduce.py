@@ -734,7 +734,7 @@ def test_numbers_at_axes_have_commas(registry):
 
 def test_names_at_the_ends_of_lines_keep_their_order_and_apart():
     """A name is at the end of its line if it can, and within the panel, and in no legend."""
-    fig = matplotlib.figure.Figure()
+    fig = matplotlib.figure.Figure(layout="constrained")
     ax = fig.subplots()
     ends = {"d": 9.0, "a": 2.0, "c\nof two lines": 5.01, "b": 5.0, "e": 9.1}
     for name, end in ends.items():
