@@ -1216,15 +1216,13 @@ def _(table, *axes):
             gap = np.maximum(rows["gap"], 1e-11)
             ax.loglog(rows["sigma2"], gap, label=method, **LOOKS[method])
         printed = part["printed"][0]
-        for x, dash in ((printed, "-"), (printed**2, "--")):
+        for x, words, dash in ((printed, "in the paper", "-"), (printed**2, "in its code", "--")):
             rule(ax, x=x, linestyle=dash, ymax=0.88, zorder=1)
+            if ax is axes[0]:
+                note(ax, 1.1 * x, 1e-10, words, rotation=90, va="bottom")
         level(ax, 1, "above: not separated" if ax is axes[0] else "")
         ax.set(title=data, xlabel="width σ² of the kernel", ylabel="gap / maximum margin")
         plain(ax.xaxis)
-    (x, _), (x_of_code, _) = (line.get_xdata() for line in axes[0].lines[4:6])
-    look = {"rotation": 90, "ha": "left", "va": "bottom"}
-    note(axes[0], 0.9 * x, 1e-10, "the paper's σ²", **look | {"ha": "right"})
-    note(axes[0], 1.08 * x_of_code, 1e-10, "its code's σ²", **look)
     name_ends(ax)
 
 

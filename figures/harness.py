@@ -743,7 +743,6 @@ LOOKS = {  # of methods, the same in all pictures; no two have both colour and d
         "subspace perceptron, span of 5 vectors": (ORANGE, MIXED),
         "perceptron": (BLUE, ":"),
         "NKP": (BLACK, "-."),
-        "von Neumann": (ORANGE, ":"),
         "SNKP": (VERMILLION, "--"),
         "ISNKPVN": (SKY, LONG_DOT),
         "ISNKPVN, entropy": (PURPLE, LONG),

@@ -968,7 +968,7 @@ def _(table, gaps, *shares):
         own = where(rows, norm=rows["own"][0])
         if method != "norm_margin":
             look = LOOKS[method] | {"linewidth": 3}
-            label = f"{method}: {rows['own'][0]}".replace("descent: ", "descent:\n")
+            label = f"{method}: {rows['own'][0]}".replace(" descent:", "\ndescent:")
             gaps.loglog(own["t"], 1 - own["lower"] / own["upper"], label=label, **look)
     t = np.unique(own["t"])
     name_ends(gaps)
