@@ -3095,7 +3095,10 @@ class Gram:
 
     def _error_of_squares(self):
         """Return how far below 0 rounding may bring v'Gv for ||v||_1 <= 1, over s; that of a kernel with it."""
-        return max(self.rounding().square, self._values.error)
+        of_points = (
+            0.0 if self._points is None else self._points.error
+        )  # by which a matrix was evaluated
+        return max(self.rounding().square, self._values.error, of_points)
 
     def _measured(self, v, precise=False):
         """Return (v'Gv, G v, their `Rounding`) for ||v||_1 <= 1, more precisely if that is asked and G can."""
@@ -4720,8 +4723,7 @@ def gram(
         values, error = _symmetric(kernel.table(points), "kernel(X, X)")
     points = _OnDemand(kernel, points, _columns(X))
     if not (is_given or is_function):
-        evaluated = points.without_zeros()
-        values, error = evaluated.dense(), evaluated.error
+        values, error = points.without_zeros().dense(), 0.0
     matrix = _Matrix(values, error)
     return _gram_over(matrix, points, kernel, _columns(X), signs, normalize, intercept, ridge)
 
