@@ -1541,7 +1541,8 @@ def test_the_figure_of_the_manual_is_added_in_one_place(tmp_path, monkeypatch):
         '<img src="labels.png"',
         f"### Random labels have a larger margin in more dimensions: up to {table['margin'][-1]:.3f}\n",
         f"![{about}](labels.png)",
-        f"`labels`, 3 s; [CSV](labels.csv). {settings}",
+        "`labels`, 3 s; [CSV](labels.csv)",
+        f"<sub>{settings}</sub>",
     ):
         assert text in report
 
