@@ -978,8 +978,8 @@ def _signs(y, n, is_free=False):
         return _of_both_classes(y)
     if np.ptp(y) == 0.0:
         _warn(
-            f"all labels y are {y[0]:+g}: the margin of one class is that of its points to the origin; for rows that "
-            "have their signs already give y=1"
+            f"all labels y are {y[0]:+g}: the margin of one class is that of its points to the origin; rows Z that "
+            "have their signs already are features(Z, 1, normalize=None)"
         )
     return y
 

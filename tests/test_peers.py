@@ -842,7 +842,7 @@ def test_gamma_of_sparse_points_is_that_of_dense_ones(offset, share, sp):
 
 def test_sparse_signed_rows_are_told_who_takes_them(sp):
     Z = np.array([[2.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
-    with pytest.warns(UserWarning, match="give y=1"):
+    with pytest.warns(UserWarning, match="have their signs already"):
         G = fm.features(sp.csr_array(Z), np.ones(3), normalize=None)
     assert np.array_equal(G.dense(), fm.features(Z, 1, normalize=None).dense())
 
