@@ -736,7 +736,7 @@ def ln_mean_loss(m):
 
 @figure(
     "steps",
-    "A small loss does not mean a large margin: at a loss of e⁻¹⁰⁰ gaps range from {least} to {most}",
+    "A small loss does not mean a large margin: once it is below e⁻¹⁰⁰, gaps range from {least} to {most}",
     minutes=3,
     data="mnist",
     panels=(2, 2),
