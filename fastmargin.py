@@ -2956,10 +2956,6 @@ class Gram:
         """Return c or the ridge as a read-only array, (n,)."""
         return _frozen(np.ascontiguousarray(np.broadcast_to(values, self.n), np.float64))
 
-    def _ridges(self):
-        """Return the ridge as an array, (n,)."""
-        return self._spread(self.ridge)
-
     def __len__(self) -> int:
         return self.n
 
@@ -3007,9 +3003,8 @@ class Gram:
         if self._constant:
             block += self._constant**2
         if isinstance(self._c, np.ndarray):
-            block *= (
-                self._c[rows, None] * self._c[columns]
-            )  # c_i c_j first: so it is symmetric to the last bit
+            # c_i c_j comes first, so that the block is symmetric to the last bit.
+            block *= self._c[rows, None] * self._c[columns]
         return block
 
     def _add_column(self, i, c, m):
@@ -3095,9 +3090,8 @@ class Gram:
 
     def _error_of_squares(self):
         """Return how far below 0 rounding may bring v'Gv for ||v||_1 <= 1, over s; that of a kernel with it."""
-        of_points = (
-            0.0 if self._points is None else self._points.error
-        )  # by which a matrix was evaluated
+        # A matrix has the errors with which the kernel of its points was evaluated.
+        of_points = 0.0 if self._points is None else self._points.error
         return max(self.rounding().square, self._values.error, of_points)
 
     def _measured(self, v, precise=False):
@@ -5575,7 +5569,7 @@ def separator_margin(
 
     # 1. Take G apart: its ridge, pairs of classes, and rows.
     G = _checked(G)
-    ridge = G._ridges() if G._has_ridge else None
+    ridge = G._spread(G.ridge) if G._has_ridge else None
     rows = _points_gram(G)
     if not rows._has_rows:
         raise TypeError(
@@ -9465,7 +9459,7 @@ class _Problem:
         self.scale = scale
         self.n = G.n
         self.diagonal = G.diagonal()
-        self.ridge = G._ridges()
+        self.ridge = G._spread(G.ridge)
         self.has_ridge = bool(self.ridge.any())
         self.is_soft = bool(self.ridge.all())
         self.base = G._alone()
