@@ -4214,9 +4214,8 @@ class _SparseRows(_Rows):
     @property
     def arrays(self):
         X = self.rows
-        unsigned = (
-            np.uint32 if X.indices.itemsize == 4 else np.uint64
-        )  # negative ones would be looked for
+        # Compiled code looks whether an index is negative, unless its type has no sign.
+        unsigned = np.uint32 if X.indices.itemsize == 4 else np.uint64
         arrays = X.data, X.indices.view(unsigned), self.starts
         return _SparseArrays(*map(_frozen, arrays), self.n, self.width)
 
@@ -10813,9 +10812,8 @@ def _by_descent(problem, aims, alpha, m, gap):
         if min(odds) * rate ** (_ITERATIONS_LEFT * _TURNS) <= aims.gap:
             return "again"
     if not problem.is_soft:
-        alpha[:] = (
-            start  # a support of all points, as there is on the way, is too large for what follows
-        )
+        # A support of all points, as there is on the way, is too large for what follows.
+        alpha[:] = start
     return "next"
 
 
