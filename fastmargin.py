@@ -322,9 +322,9 @@ class Result(NamedTuple):
     Examples
     --------
     >>> fm.max_margin(fm.features([[3.0, 4.0]], 1, normalize=None))
-    Result('certified': 4.99999 <= rho <= 5.00001, relative gap 8.2e-15, 0 iterations, n = 1, 1 checkpoint)
+    Result('certified': 4.99999 <= rho <= 5.00001, relative gap 8.7e-15, 0 iterations, n = 1, 1 checkpoint)
     >>> fm.max_margin(fm.features([[1.0], [2.0]], [1, -1]))
-    Result('infeasible': no margin above 1.3e-15, 1 iteration, n = 2, 2 checkpoints)
+    Result('infeasible': no margin above 1.4e-15, 1 iteration, n = 2, 2 checkpoints)
     """
 
     alpha: Array
@@ -444,7 +444,9 @@ def _plain(a, name):
         raise TypeError(
             f"{name} is sparse, which only points may be: pass {name}.toarray() if memory allows"
         )
-    if hasattr(a, "_fields") or isinstance(a, Gram):  # a record or a Gram is no table of points
+    if hasattr(a, "_fields") or hasattr(
+        a, "free_labels"
+    ):  # a record or a Gram is no table of points
         kinds = "an array or of a subclass of Gram" if name == "G" else "an array"
         raise TypeError(f"{name} must be {kinds}, got {type(a).__name__}")
     try:
@@ -977,8 +979,8 @@ def _signs(y, n, is_free=False):
         return _of_both_classes(y)
     if np.ptp(y) == 0.0:
         _warn(
-            f"all labels y are {y[0]:+g}: the margin of one class is that of its points to the origin; for rows that "
-            "have their signs already give y=1"
+            f"all labels y are {y[0]:+g}: the margin of one class is that of its points to the origin; rows Z that "
+            "have their signs already are features(Z, 1, normalize=None)"
         )
     return y
 
@@ -2906,7 +2908,7 @@ class Gram:
     _common = 1.0  # what multiplies all scores under normalize="max"
 
     def __init__(self, matrix: ArrayLike | None = None) -> None:
-        if matrix is None:  # of a subclass, which may need no numbers
+        if matrix is None and type(self) is not Gram:  # a class of your own may need no numbers
             return
         if isinstance(matrix, Gram):
             raise TypeError("matrix must be an array, got a Gram, which algorithms take as it is")
@@ -2924,6 +2926,8 @@ class Gram:
 
     def _diagonal(self):
         """Return all G_ii without the ridge, (n,)."""
+        if self.normalize == "unit":
+            return np.ones(self.n)
         return self._c**2 * (self._values.squares + self._constant**2)
 
     def _product(self, v):
@@ -2987,10 +2991,6 @@ class Gram:
         """Return c or the ridge as a read-only array, (n,)."""
         return _frozen(np.ascontiguousarray(np.broadcast_to(values, self.n), np.float64))
 
-    def _ridges(self):
-        """Return the ridge as an array, (n,)."""
-        return self._spread(self.ridge)
-
     def __len__(self) -> int:
         return self.n
 
@@ -3040,9 +3040,8 @@ class Gram:
         if self._constant:
             block += self._constant**2
         if isinstance(self._c, np.ndarray):
-            block *= (
-                self._c[rows, None] * self._c[columns]
-            )  # c_i c_j first: so it is symmetric to the last bit
+            # c_i c_j comes first, so that the block is symmetric to the last bit.
+            block *= self._c[rows, None] * self._c[columns]
         return block
 
     def _add_column(self, i, c, m):
@@ -3087,6 +3086,8 @@ class Gram:
         for rows in _slices(self.n, self.n):
             matrix[rows] += self._constant**2
             matrix[rows] *= c[rows, None] * c
+        if self.normalize == "unit":
+            np.fill_diagonal(matrix, 1.0)
         matrix.flat[:: self.n + 1] += self.ridge
         return matrix
 
@@ -3126,7 +3127,9 @@ class Gram:
 
     def _error_of_squares(self):
         """Return how far below 0 rounding may bring v'Gv for ||v||_1 <= 1, over s; that of a kernel with it."""
-        return max(self.rounding().square, self._values.error)
+        # A matrix has the errors with which the kernel of its points was evaluated.
+        of_points = 0.0 if self._points is None else self._points.error
+        return max(self.rounding().square, self._values.error, of_points)
 
     def _measured(self, v, precise=False):
         """Return (v'Gv, G v, their `Rounding`) for ||v||_1 <= 1, more precisely if that is asked and G can."""
@@ -3209,11 +3212,16 @@ class Gram:
     def _changed(self, **attributes):
         """Return a copy with these attributes, which are not checked again; what is computed from them is dropped."""
         twin = object.__new__(type(self))
-        for name, value in vars(self).items():
-            if not isinstance(getattr(type(self), name, None), functools.cached_property):
-                vars(twin)[name] = value
-        vars(twin).update(attributes)
+        vars(twin).update(self.__getstate__(), **attributes)
         return twin
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the attributes without those that are computed from others."""
+        return {
+            name: value
+            for name, value in vars(self).items()
+            if not isinstance(getattr(type(self), name, None), functools.cached_property)
+        }
 
     def _alone(self):
         """Return G without its ridge, its cost and its free intercept."""
@@ -3510,6 +3518,7 @@ class _Store:
         return self.block(np.array([i]), np.arange(self.n))[0]
 
     def dense(self):
+        """Return K, a new array or a read-only one."""
         every = np.arange(self.n)
         return self.block(every, every)
 
@@ -3915,7 +3924,7 @@ class _Matrix(_Store):
         return self.matrix[rows[:, None], columns]
 
     def dense(self):
-        return self.matrix
+        return _frozen(self.matrix)  # pickle makes it one that can be written to
 
     def restrict(self, index):
         return _Matrix(self.block(index, index), self.error)
@@ -4301,9 +4310,8 @@ class _SparseRows(_Rows):
     @property
     def arrays(self):
         X = self.rows
-        unsigned = (
-            np.uint32 if X.indices.itemsize == 4 else np.uint64
-        )  # negative ones would be looked for
+        # Compiled code looks whether an index is negative, unless its type has no sign.
+        unsigned = np.uint32 if X.indices.itemsize == 4 else np.uint64
         arrays = X.data, X.indices.view(unsigned), self.starts
         return _SparseArrays(*map(_frozen, arrays), self.n, self.width)
 
@@ -4804,7 +4812,7 @@ def gram(
     X, signs = _points_and_signs(X, y, kernel, intercept)
     is_given = isinstance(kernel, str) and kernel == "precomputed"
     if is_given and X.shape[0] == X.shape[1]:
-        values, error = _symmetric(X, "X")
+        values, error = _symmetric(np.array(X), "X")  # a copy, which the user cannot write to
     kernel, points = _kernel_and_points(X, kernel, normalize, intercept, params)
     if is_given:  # new points come with their values
         points = points._replace(rows=np.empty((len(X), 0)))
@@ -4813,8 +4821,7 @@ def gram(
         values, error = _symmetric(kernel.table(points), "kernel(X, X)")
     points = _OnDemand(kernel, points, _columns(X))
     if not (is_given or is_function):
-        evaluated = points.without_zeros()
-        values, error = evaluated.dense(), evaluated.error
+        values, error = points.without_zeros().dense(), 0.0
     matrix = _Matrix(values, error)
     return _gram_over(matrix, points, kernel, _columns(X), signs, normalize, intercept, ridge, cost)
 
@@ -5801,7 +5808,7 @@ def separator_margin(
 def _margin_with_slacks(G):
     """Return the function of ||w|| and of slacks that is the margin of G with slacks; None without a ridge and cost."""
     if G._has_ridge:
-        return lambda length, slacks: _with_slacks(length, slacks, G._ridges())
+        return lambda length, slacks: _with_slacks(length, slacks, G._spread(G.ridge))
     if G._has_cost:
         return lambda length, slacks: _with_plain_slacks(length, slacks, G.cost)
     return None
@@ -9710,7 +9717,7 @@ class _Problem:
         self.scale = scale
         self.n = G.n
         self.diagonal = G.diagonal()
-        self.ridge = G._ridges()
+        self.ridge = G._spread(G.ridge)
         self.has_ridge = bool(self.ridge.any())
         self.is_soft = bool(self.ridge.all())
         self.cost = G.cost * scale if G._has_cost else None
@@ -10063,6 +10070,32 @@ def _has_few_coordinates_a_class(pairs):
     if not _has_few_coordinates(pairs.K):
         return False
     return pairs.n_classes * pairs.K._width**2 <= _WRITTEN_DOWN
+
+
+class _SingleBlocks:
+    """Blocks of a G that is evaluated on demand, on some of its points and in single precision.
+
+    Attributes
+    ----------
+    kernel : Kernel
+    points : the prepared points
+    c : signs times normalisers
+    offset : the square of the constant feature
+    """
+
+    def __init__(self, G, points):
+        self.kernel = G.kernel
+        self.points = G.store.prepared.take(points).astype(np.float32)
+        self.c = G._spread(G._c)[points].astype(np.float32)
+        self.offset = G._constant**2
+
+    def product(self, rows, columns, v):
+        """Return the block times v, whose sums add up in double precision; one half is evaluated if rows is columns."""
+        points = self.points.take(rows)
+        others = points if rows is columns else self.points.take(columns)
+        weights = self.c[columns] * v.astype(np.float32)
+        sums = self.kernel.sums(weights[None], others, points)[0]
+        return self.c[rows] * (sums + self.offset * weights.sum(dtype=np.float64))
 
 
 _SAMPLE_OF_RANGE = 16  # points whose entries are evaluated in both precisions
@@ -10853,32 +10886,6 @@ def _at_hand(problem, alpha, m):
     return problem.kept
 
 
-class _SingleBlocks:
-    """Blocks of a G that is evaluated on demand, on some of its points and in single precision.
-
-    Attributes
-    ----------
-    kernel : Kernel
-    points : the prepared points
-    c : signs times normalisers
-    offset : the square of the constant feature
-    """
-
-    def __init__(self, G, points):
-        self.kernel = G.kernel
-        self.points = G.store.prepared.take(points).astype(np.float32)
-        self.c = G._spread(G._c)[points].astype(np.float32)
-        self.offset = G._constant**2
-
-    def product(self, rows, columns, v):
-        """Return the block times v, whose sums add up in double precision; one half is evaluated if rows is columns."""
-        points = self.points.take(rows)
-        others = points if rows is columns else self.points.take(columns)
-        weights = self.c[columns] * v.astype(np.float32)
-        sums = self.kernel.sums(weights[None], others, points)[0]
-        return self.c[rows] * (sums + self.offset * weights.sum(dtype=np.float64))
-
-
 def _nystroem_features(problem, points):
     """Return (F, missed) on these k points: F, (k, rank), and diag(G - F F'), (k,), of the G that the solver reads.
 
@@ -11349,9 +11356,8 @@ def _by_descent(problem, aims, alpha, m, gap):
         if min(odds) * rate ** (_ITERATIONS_LEFT * _TURNS) <= aims.gap:
             return "again"
     if not problem.is_soft and problem.cost is None:
-        alpha[:] = (
-            start  # a support of all points, as there is on the way, is too large for what follows
-        )
+        # A support of all points, as there is on the way, is too large for what follows.
+        alpha[:] = start
     return "next"
 
 
@@ -11618,7 +11624,7 @@ _METHODS = (
     _Method(lambda problem, support: problem.cost is not None, _by_clipped_pairs),
     _Method(_has_few_points, lambda *given: _by_faces(*given, _FEW)),
     _Method(_has_a_set, _by_pairs),
-    _Method(_is_beyond_sets, _by_low_rank),
+    _Method(lambda problem, support: problem.takes_products, _by_low_rank),
     _Method(
         lambda problem, support: support <= _LARGEST_FACE and problem.cost is None,
         lambda *given: _by_faces(*given, _LARGEST_FACE),
@@ -11710,8 +11716,8 @@ def max_margin(
         3,000 and than points.  Over pairs the equations of each class alone precondition those of all.
     (3) Newton steps on the faces of a working set, the support and points of least margin, for at most 256 points.
     (4) Pair steps on a working set, in single precision, corrected in double; with a cost on all points.
-    (5) Newton steps by conjugate gradients, which a matrix of low rank preconditions, where there is a ridge and no
-        working set holds the support.
+    (5) Newton steps by conjugate gradients, which a matrix of low rank preconditions, where there is a ridge; at once
+        where no working set holds the support.
     (6) Newton steps on faces of at most 6,000 points; with a cost on those of at most 256 points in between.
 
     With a cost the list is (1) over rows, (4) and (6).

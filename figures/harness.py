@@ -50,6 +50,7 @@ from typing import NamedTuple
 import matplotlib.figure
 import matplotlib.style
 import matplotlib.ticker
+import matplotlib.transforms
 import numpy as np
 from numba.core.compiler_lock import global_compiler_lock
 from tqdm import tqdm
@@ -176,6 +177,7 @@ class Figure:
                 for axis in (ax.xaxis, ax.yaxis):
                     if type(axis.get_major_formatter()) is matplotlib.ticker.ScalarFormatter:
                         axis.set_major_formatter("{x:,g}")  # "1,000", as in words
+                spread_names(ax, self.height)
             frame(fig, title, caption.partition(" | ")[0])
         return fig
 
@@ -741,7 +743,6 @@ LOOKS = {  # of methods, the same in all pictures; no two have both colour and d
         "subspace perceptron, span of 5 vectors": (ORANGE, MIXED),
         "perceptron": (BLUE, ":"),
         "NKP": (BLACK, "-."),
-        "von Neumann": (ORANGE, ":"),
         "SNKP": (VERMILLION, "--"),
         "ISNKPVN": (SKY, LONG_DOT),
         "ISNKPVN, entropy": (PURPLE, LONG),
@@ -799,15 +800,21 @@ class Picture(matplotlib.figure.Figure):
 
 
 def frame(fig, title, about):
-    """Put words above the panels of a figure and one legend below them; the panels keep their height."""
+    """Put words above the panels of a figure and one legend below them; the panels keep their height.
+
+    The legend has no line that is named at its end, and none of a panel with a legend of its own.
+    """
     title = balanced(title, 76)
-    about = textwrap.fill(about, 116)
+    about = balanced(about, 116)
     strip = 0.12 + 0.2 * len(title.splitlines())  # inches
     above = strip + 0.04 + 0.17 * len(about.splitlines())
     entries = {}
     for ax in fig.axes:
-        handles, labels = ax.get_legend_handles_labels()
-        entries |= dict(zip(labels, handles, strict=True))
+        if not ax.get_legend():
+            handles, labels = ax.get_legend_handles_labels()
+            entries |= dict(zip(labels, handles, strict=True))
+    for name in itertools.chain.from_iterable(map(end_names, fig.axes)):
+        entries.pop(name.get_text(), None)
     below = 0.0
     if entries:
         ncols = legend_columns(list(entries))
@@ -815,13 +822,15 @@ def frame(fig, title, about):
         below = 0.1 + 0.19 * math.ceil(len(entries) / ncols)
     height = fig.get_figheight() + above + below
     fig.set_figheight(height)
-    fig.get_layout_engine().set(rect=(0, 0, 1, 1 - above / height))
+    fig.get_layout_engine().set(rect=(0, 0, 1, 1 - above / height), w_pad=0.09)
     fig.suptitle(title, x=0.012, y=1 - 0.08 / height, ha="left", va="top")
     fig.text(0.012, 1 - strip / height, about, va="top", color="0.25")
 
 
 def balanced(text, width):
     """Break a text into the fewest lines of at most so many letters, about equally long."""
+    if not text:
+        return text
     count = len(textwrap.wrap(text, width))
     widths = range(math.ceil(len(text) / count), width + 1)
     return next(
@@ -865,23 +874,54 @@ def level(ax, y, text, at=0.02, above=True, **options):
     )
 
 
-def name_ends(ax, ends, apart=0.095):
-    """Write {name: (y, color)} at the right of a panel, at the heights y at which its lines end.
+def name_ends(ax):
+    """Write the labels of lines at the right of a panel, at the heights at which they end; return these texts.
 
-    The names keep the order of the heights, and are this share of the panel's height apart at least.
+    They move apart once the limits of the panel are known: see `spread_names`.
     """
-    heights = ax.transData.transform([(1, y) for y, _ in ends.values()])
-    places = ax.transAxes.inverted().transform(heights)[:, 1]
+    for line in ax.lines:
+        if not line.get_label().startswith("_"):
+            heights = np.asarray(line.get_ydata(), dtype=float)
+            place = {"transform": ax.get_yaxis_transform(), "va": "center", "gid": NAME}
+            end = heights[np.isfinite(heights)][-1]
+            ax.text(1, end, line.get_label(), color=line.get_color(), **place)
+    return end_names(ax)
+
+
+NAME = "name of a line"
+
+
+def end_names(ax):
+    return [text for text in ax.texts if text.get_gid() == NAME]
+
+
+def spread_names(ax, height):
+    """Move apart the names at the ends of lines, in the order of their heights; a panel is so many inches high."""
+    names = end_names(ax)
+    if not names:
+        return
+    ax.get_ylim()  # settles the limits
+    places = ax.transData.transform([(1, name.get_position()[1]) for name in names])
+    places = ax.transAxes.inverted().transform(places)[:, 1]
     order = np.argsort(places, kind="stable")
-    room = apart * np.arange(len(order))
-    moved = places[order] - room
+    # In shares of the height; from middle to middle is half a name and half of the next one.
+    lines = np.array([1 + names[k].get_text().count("\n") for k in order])
+    sizes = (0.15 * lines + 0.035) / (height - 0.65)
+    middles = np.cumsum(sizes) - sizes / 2
+    moved = np.clip(places[order], 0, 1) - middles
     # Moved up as far as needed, and down as far as needed: the mean is apart, too.
     up = np.maximum.accumulate(moved)
     down = np.minimum.accumulate(moved[::-1])[::-1]
-    named = list(ends.items())
-    for k, height in zip(order, (up + down) / 2 + room, strict=True):
-        name, (_, color) = named[k]
-        ax.text(1.03, height, name, color=color, va="center", transform=ax.transAxes)
+    edge = sizes[0] / lines[0] / 2  # half a line may be beyond the panel
+    found = np.clip((up + down) / 2, -edge, max(1 + edge - sizes.sum(), -edge)) + middles
+    beside = matplotlib.transforms.offset_copy(ax.transAxes, ax.figure, 5, units="points")
+    for k, place in zip(order, found, strict=True):
+        names[k].set(position=(1, place), transform=beside)
+
+
+def note(ax, x, y, text, **look):
+    """Write at a point of a panel what is there."""
+    ax.text(x, y, text, **{"color": GREY, "va": "center"} | look)
 
 
 def plain(axis, *ticks):
@@ -889,7 +929,7 @@ def plain(axis, *ticks):
     if ticks:
         axis.set_major_locator(matplotlib.ticker.FixedLocator(ticks))
         axis.set_minor_locator(matplotlib.ticker.NullLocator())
-    axis.set_major_formatter("{x:,g}")
+    axis.set_major_formatter("{x:,.9g}")
     axis.set_minor_formatter(matplotlib.ticker.LogFormatter())  # which writes few, in narrow panels
 
 
@@ -1085,7 +1125,10 @@ def section(figure, sizes, table):
     about, *settings = caption.split(" | ")
     command = " ".join([figure.key, *(f"{name}={in_text(size)}" for name, size in sizes.items())])
     taken = "" if sizes else f", {minutes(figure)}"  # other sizes take longer, or less
-    small = " ".join([f"`{command}`{taken}; [CSV]({stem}.csv).", *settings])
+    small = " ".join(settings)
+    folded = (
+        f"\n<details><summary><sub>Settings</sub></summary>\n\n<sub>{small}</sub>\n\n</details>\n"
+    )
     return f"""\
 <a id="{stem}"></a>
 
@@ -1093,8 +1136,8 @@ def section(figure, sizes, table):
 
 ![{about}]({stem}.png)
 
-<sub>{small}</sub>
-"""
+<sub>`{command}`{taken}; [CSV]({stem}.csv).</sub>
+{folded if small else ""}"""
 
 
 def gallery(figures, page):

@@ -326,7 +326,7 @@ def unlike_columns(n, d):
 
 def test_the_search_by_coordinates_calls_back_and_can_be_stopped():
     """It follows the end of the run; what a callback does to the partial result changes nothing."""
-    G = unlike_columns(30, 30)
+    G = unlike_columns(30, 20)
     alone = fm.max_margin(G)
     assert alone.status == "certified" and alone.separator is not None
     seen = []
@@ -346,7 +346,7 @@ def test_the_search_by_coordinates_calls_back_and_can_be_stopped():
 
 def test_the_search_by_coordinates_has_a_limit_of_work(monkeypatch):
     """A limit that leaves no step ends with the run's own answer, one of a few steps with no worse one."""
-    G = unlike_columns(30, 30)
+    G = unlike_columns(30, 20)
     alone = fm.max_margin(G)
     steps = 60 * 90 * 90  # of one step
     for limit in (0, 3 * steps, 100 * steps):

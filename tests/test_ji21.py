@@ -147,8 +147,8 @@ def test_theorem_3_1_momentum_closes_the_gap_like_ln_t_over_t_squared(case, kind
     crossed=2,
 )
 def test_the_moves_of_momentum_where_nothing_separates(case, kind):
-    """sum_{t<T} (t+2) ||nu_t||_G^2 <= 4 s ln n, so that one of the moves nu_0, ..., nu_{T-1} has ||nu_t||_G^2 <= 8 s
-    ln(n) / (T (T+3)).  Proof: "Momentum without a separator" in figures/THEOREMS.md.
+    """sum_{t<T} (t+2) ||v_t||^2 <= 4 s ln n, so that one of the moves v_0, ..., v_{T-1} has ||v_t||^2 <= 8 s ln(n) /
+    (T (T+3)).  Proof: "Momentum without a separator" in figures/THEOREMS.md.
     """
     Z, _ = PLANTED[case]
     G = form(kind, Z)

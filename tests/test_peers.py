@@ -695,9 +695,9 @@ def test_scores_that_nearly_agree_prove_no_more_than_there_is(is_sparse, sp):
     h = 2391
     X = np.array(list(itertools.permutations((a + h, a - h, b))), dtype=np.float64)
     K = fm.features(sp.csr_array(X) if is_sparse else X, normalize=None)
-    result = fm.subspace_perceptron(fm.pair_gram(K, X.argmax(axis=1), 3), tol=1e-5)
+    result = fm.subspace_perceptron(fm.pair_gram(K, X.argmax(axis=1), 3), tol=3e-5)
     assert result.status == "certified" and result.lower <= h <= result.upper
-    assert result.upper - result.lower <= 1e-5 * result.upper
+    assert result.upper - result.lower <= 3e-5 * result.upper
 
 
 def test_sparse_products_in_parts_have_the_bits_of_one_thread(sp):
@@ -897,7 +897,7 @@ def test_gamma_of_sparse_points_is_that_of_dense_ones(offset, share, sp):
 
 def test_sparse_signed_rows_are_told_who_takes_them(sp):
     Z = np.array([[2.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
-    with pytest.warns(UserWarning, match="sparse ones as here"):
+    with pytest.warns(UserWarning, match="have their signs already"):
         G = fm.features(sp.csr_array(Z), np.ones(3), normalize=None)
     assert np.array_equal(G.dense(), fm.features(Z, 1, normalize=None).dense())
 

@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import inspect
 import io
+import itertools
 import lzma
 import os
 import re
@@ -21,6 +22,7 @@ from pathlib import Path
 
 import matplotlib
 import matplotlib.figure
+import matplotlib.text
 import numpy as np
 import pytest
 
@@ -72,6 +74,16 @@ def provide(key, request):
         request.getfixturevalue("small_cifar")
 
 
+def figure_of(path):
+    """The figure of a kept table, at other sizes perhaps."""
+    [figure] = [
+        figure
+        for key, figure in harness.FIGURES.items()
+        if re.fullmatch(rf"{harness.stem_of(key, {})}(-[a-z]+\d+)*", path.stem)
+    ]
+    return figure
+
+
 def refuse(*arguments, **options):
     raise AssertionError("drawing looks at more than its table")
 
@@ -107,13 +119,7 @@ def test_a_figure_can_be_drawn_from_any_seed(key, quick, request):
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.csv")), ids=lambda path: path.stem)
 def test_a_kept_table_can_be_drawn(path):
     """It is that of a figure, at other sizes perhaps, and its picture is beside it."""
-    [figure] = [
-        figure
-        for key, figure in harness.FIGURES.items()
-        if re.fullmatch(rf"{harness.stem_of(key, {})}(-[a-z]+\d+)*", path.stem)
-    ]
-    table = harness.read_table(path)
-    drawn(figure, table)
+    drawn(figure_of(path), harness.read_table(path))
     assert path.with_suffix(".png").is_file()
 
 
@@ -727,22 +733,46 @@ def test_numbers_at_axes_have_commas(registry):
 
 
 def test_names_at_the_ends_of_lines_keep_their_order_and_apart():
-    fig = matplotlib.figure.Figure()
+    """A name is at the end of its line if it can, and within the panel, and in no legend."""
+    fig = matplotlib.figure.Figure(layout="constrained")
     ax = fig.subplots()
+    ends = {"d": 9.0, "a": 2.0, "c\nof two lines": 5.01, "b": 5.0, "e": 9.1}
+    for name, end in ends.items():
+        ax.plot([1, 2, 3], [7.0, end, np.nan], label=name)
+    harness.name_ends(ax)
     ax.set_ylim(0, 10)
-    ends = {
-        "d": (9.0, "C0"),
-        "a": (2.0, "C1"),
-        "c": (5.01, "C2"),
-        "b": (5.0, "C3"),
-        "e": (9.1, "C4"),
-    }
-    harness.name_ends(ax, ends, apart=0.1)
-    heights = {text.get_text(): text.get_position()[1] for text in ax.texts}
+    harness.spread_names(ax, 3.5)
+    heights = {text.get_text()[0]: text.get_position()[1] for text in ax.texts}
     assert sorted(heights, key=heights.get) == list("abcde")
-    assert np.diff(sorted(heights.values())).min() >= 0.1 - 1e-12
-    assert heights["a"] == pytest.approx(0.2)  # which is far from the others
-    assert (heights["b"] + heights["c"]) / 2 == pytest.approx(0.5005)
+    a, b, c, d, e = sorted(heights.values())
+    assert a == pytest.approx(0.2)  # which is far from the others
+    assert (b + c) / 2 == pytest.approx(0.5005)
+    assert c - b > 1.3 * (e - d) > 0.07
+    assert e < 1
+    harness.frame(fig, "title", "about")
+    assert not fig.legends
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.csv")), ids=lambda path: path.stem)
+def test_no_words_of_a_kept_picture_overlap_or_leave_it(path, monkeypatch):
+    draw = matplotlib.text.Text.draw
+    boxes = {}
+
+    def watched(text, renderer):
+        draw(text, renderer)
+        if text.get_visible() and text.get_text().strip():
+            boxes[text] = text.get_window_extent(renderer)
+
+    monkeypatch.setattr(matplotlib.text.Text, "draw", watched)
+    picture = figure_of(path).draw(harness.read_table(path))
+    picture.savefig(io.BytesIO())
+    right, top = picture.bbox.max
+    for text, box in boxes.items():
+        assert min(box.min) >= -1 and box.x1 <= right + 1 and box.y1 <= top + 1, text
+    for (text, one), (neighbour, other) in itertools.combinations(boxes.items(), 2):
+        width = min(one.x1, other.x1) - max(one.x0, other.x0)
+        height = min(one.y1, other.y1) - max(one.y0, other.y0)
+        assert width <= 1 or height <= 3, (text, neighbour)  # pixels; a box is higher than its text
 
 
 # ======================================================================================================
@@ -1511,7 +1541,8 @@ def test_the_figure_of_the_manual_is_added_in_one_place(tmp_path, monkeypatch):
         '<img src="labels.png"',
         f"### Random labels have a larger margin in more dimensions: up to {table['margin'][-1]:.3f}\n",
         f"![{about}](labels.png)",
-        f"`labels`, 3 s; [CSV](labels.csv). {settings}",
+        "`labels`, 3 s; [CSV](labels.csv)",
+        f"<sub>{settings}</sub>",
     ):
         assert text in report
 

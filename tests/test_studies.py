@@ -540,7 +540,7 @@ def test_a_data_set_is_known_again_in_another_order():
 
 
 def test_the_margins_in_the_table_are_confirmed_by_certificates(quick, small_cifar):
-    """Of a run of its own, from the data alone; and every certified margin is in a bar of the picture."""
+    """Of a run of its own, from the data alone; and every certified margin is a dot of the picture."""
     table = quick.table("margins")
     assert {"HTRU2", "0 vs 1", "0 vs 2"} <= set(table["data"])
     sets = studies.data_sets(harness.Run(progress=False))
@@ -566,7 +566,8 @@ def test_the_margins_in_the_table_are_confirmed_by_certificates(quick, small_cif
     figure.draw_panels(table, *panels)
     for ax, (_, rows) in zip(panels, harness.groups(table, "separator"), strict=True):
         certified = (rows["status"] == "certified").sum()
-        assert sum(bar.get_height() for bar in ax.patches) == certified
+        dots = [line for line in ax.lines if line.get_marker() == "o"]
+        assert sum(len(line.get_xdata()) for line in dots) == certified
 
 
 def test_a_data_set_that_repeats_another_is_left_out(monkeypatch):
