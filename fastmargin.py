@@ -5177,30 +5177,14 @@ def _add_pair_block(K, point, right, wrong, other, other_right, other_wrong, out
 
 
 # Rounding.  A product gives G v and ||v||_G^2 as computed; the `Rounding` of G bounds how far they are from the true
-# ones.  Each number is moved by its bound in the direction in which lower <= rho <= upper stays true: the numerator of
-# lower down, its denominator up (down if the numerator is negative), the length of p up, the sum of p down.  `_bracket`
-# divides them.  The few operations after the product, a root, a quotient and a difference, err by `_LAST` at most,
-# relative to their result.  So upper - lower is the gap of the numbers as computed, plus ``blur``, the width due to
-# these bounds.
+# ones.  A `_Separator` holds the margins and the length with these bounds, and `_ends` divides the ends of one by those
+# of the other, such that lower <= rho <= upper stays true.  The few operations after the product, a root, a quotient
+# and a difference, err by `_LAST` at most, relative to their result.  So upper - lower is the gap of the numbers as
+# computed, plus ``blur``, the width due to these bounds.
 #
-# With a cost lower is 1 / sqrt(2 P) of a multiple of alpha and a bias, `_plain_slacks`, and upper 1 / sqrt(2 D) of a
-# multiple of p at which no weight exceeds its cost, `_upper_end`.  No term of P is below 0, and D is at least half of
+# With a cost lower is 1 / sqrt(2 P) of a multiple of alpha and a bias, `_with_plain_slacks`, and upper 1 / sqrt(2 D) of
+# a multiple of p at which no weight exceeds its cost, `_upper_end`.  No term of P is below 0, and D is at least half of
 # its first term, so that neither cancels.
-
-
-def _settled(G, scale, norm2, rounding):
-    """Return (v'Gv, rounding) for ||v||_1 <= 1, with 0 where rounding has made it negative.
-
-    Where only the errors of the kernel explain that, ``rounding.square`` becomes their bound.  Raise ValueError where
-    not even this explains it.
-    """
-    if norm2 < -rounding.square * scale:
-        rounding = rounding._replace(square=G._error_of_squares())
-    if norm2 < -rounding.square * scale:
-        raise ValueError(
-            f"G is not positive semi-definite: v'Gv = {norm2:g} at a v with ||v||_1 <= 1"
-        )
-    return max(norm2, 0.0), rounding
 
 
 class Bounds(NamedTuple):
@@ -5224,38 +5208,78 @@ class Bounds(NamedTuple):
     bias: float = 0.0
 
 
-def _lengths(norm2, reach, rounding, scale):
-    """Return ||v||_G as computed, the least and the most that it can be, by ||v||_G^2 as computed.
+class _Separator(NamedTuple):
+    """A separator w, such as sum_i v_i y_i phi(x_i), with a bias b, as far as rounding lets it be known.
 
-    ``reach`` is sum_i l_i |v_i|, or a bound on it.
+    m, error : its margins, (n,), as computed, and how far they may be off
+    length, shortest, longest : ||w|| as computed, the least and the most that it can be
+    bias : b, which m has in it
     """
+
+    m: Array
+    error: Array | float
+    length: float
+    shortest: float
+    longest: float
+    bias: float = 0.0
+
+    def as_computed(self):
+        return self._replace(error=0.0, shortest=self.length, longest=self.length)
+
+
+def _no_separator(n):
+    return _Separator(np.zeros(n), 0.0, 0.0, 0.0, 0.0)
+
+
+def _separator(G, v, norm2, m, rounding, reach, relative_lengths=1.0, bias=None):
+    """Return the `_Separator` of weights v by ||v||_G^2 and G v as computed; without a bias with the best one.
+
+    ``reach`` is sum_i l_i |v_i|, or a bound on it, for the ``relative_lengths`` l_i.
+    """
+    scale = G.scale
+    # 1. The margins
+    error = _LAST * np.abs(m) + scale * rounding.lost
+    error += scale * (rounding.margins * reach) * relative_lengths
+    if G.free_labels is not None:
+        # m + b y cancels what the m_i have in common, as for points far from the origin, but not their errors.
+        # `products` may keep its m, so that this is another array.
+        bias = _best_bias(G.free_labels, m) if bias is None else bias
+        m = m + bias * G.free_labels
+        error += _LAST * np.abs(m)
+    # 2. The length
     norm2 = max(norm2, 0.0)
     square_error = rounding.square * scale * reach * reach
     length_error = rounding.length * reach * math.sqrt(scale)
     least2 = max(norm2 * (1.0 - _LAST) - square_error, 0.0)
     shortest = (1.0 - _LAST) * math.sqrt(least2) - length_error
     longest = (1.0 + _LAST) * math.sqrt(norm2 + square_error) + length_error
-    return math.sqrt(norm2), shortest, longest
+    return _Separator(m, error, math.sqrt(norm2), shortest, longest, bias or 0.0)
 
 
-class _Seen(NamedTuple):
-    """What is known of some v.
+def _ends(separator, slacks=None, goal=1.0):
+    """Return an interval around the margin of a separator, rounded outwards.
 
-    length, shortest, longest : ||v||_G as computed, the least and the most that it can be
-    least, proven : min_i (G v + b y)_i as computed, and a lower bound on it; b y is the best bias, or 0
-    bias : b
-    soft : (lower, computed), a margin of v with its best slacks, as proven and as computed, or None
-    multiple : the largest t at which no t v_i exceeds its cost
+    It is min_i m_i / ||w||; or a function ``slacks`` of ||w|| and of the slacks with which all margins reach ``goal``,
+    both over ``goal``.
     """
-
-    length: float
-    shortest: float
-    longest: float
-    least: float = 0.0
-    proven: float = 0.0
-    bias: float = 0.0
-    soft: tuple[float, float] | None = None
-    multiple: float = math.inf
+    m, error, _, shortest, longest, _ = separator
+    if slacks is None:
+        # A margin below 0 is the lowest over the shortest length.
+        least = (m - error).min()
+        most = (m + error).min()
+        under = shortest if least <= 0.0 else longest
+        over = longest if most <= 0.0 else shortest
+        lower = least / under if under > 0.0 else -math.inf
+        upper = most / over if over > 0.0 else math.inf
+        return lower - _LAST * abs(lower), upper + _LAST * abs(upper)
+    with np.errstate(over="ignore", invalid="ignore"):
+        most = np.maximum(goal - m + error, 0.0) / goal
+        least = np.maximum(goal - m - error, 0.0) / goal
+        lower = slacks(longest / goal, most)
+        upper = slacks(shortest / goal, least)
+    if upper < _TINY:  # Such numbers have fewer digits.
+        return 0.0, _TINY
+    return lower * (1.0 - _LAST), upper * (1.0 + _LAST)
 
 
 @njit(cache=_CACHE, error_model="numpy")
@@ -5277,6 +5301,17 @@ def _with_slacks(length, slacks, ridge):
         terms[i] /= largest
     high, low = _precise_dot(terms, terms)
     return 1.0 / (largest * math.sqrt((length / largest) ** 2 + (high + low)))
+
+
+def _margin_with_slacks(G):
+    """Return the function of ||w|| and of slacks that is the margin of G with slacks; None without a ridge and cost."""
+    if G._has_ridge:
+        return lambda length, slacks: _with_slacks(length, slacks, G._spread(G.ridge))
+    if G._has_cost:  # 1 / sqrt(length^2 + 2 sum_i cost_i slack_i)
+        roots = np.sqrt(2.0 * G.cost)
+        ones = np.ones(G.n)
+        return lambda length, slacks: _with_slacks(length, roots * np.sqrt(slacks), ones)
+    return None
 
 
 @njit(cache=_CACHE, fastmath=_FAST, error_model="numpy")
@@ -5308,61 +5343,34 @@ def _minimizing_step(m, rise, ridge, slope, curvature):
     return t
 
 
-def _soft_margins(norm2, longest, v, proven, m, ridge):
-    """Return (lower, computed): the margin of v with the best slacks, as proven and as computed, or None.
+def _with_squared_slacks(G, v, separator):
+    """Return [] or [(w, slacks, goal)] for `_ends`: v without its ridge, and the margin that its best slacks reach.
 
     With a ridge v has the coordinates (w, sqrt(r_i) v_i).  The last ones stand for slacks r_i v_i, but other slacks
-    make separators, too: those that bring the margins of a multiple t w, t (m_i - r_i v_i), to 1.  ``proven`` are lower
-    bounds on m.  They must be above 0, so that lower > 0 means G v > 0.
+    make separators, too: those that bring all margins of w, m_i - r_i v_i, to ``goal``.  The proven m_i must be above
+    0, so that lower > 0 means G v > 0.
     """
-    if not (np.all(ridge) and proven.min() > 0.0 and norm2 > 0.0):
-        return None
-    lower, computed = _best_slacks(norm2, longest, v, proven, m, ridge)
-    return None if math.isnan(lower) else (lower, computed)
-
-
-@njit(cache=_CACHE, error_model="numpy")
-def _best_slacks(norm2, longest, v, proven, m, ridge):
-    """Do as `_soft_margins`, for ||v||_G^2 as computed and the most that ||v||_G can be; return NaN for None."""
-    total = 0.0
-    for i in range(v.size):
-        total += v[i]
-    multiple = total / norm2
-    if not 0.0 < multiple < math.inf:
-        return math.nan, math.nan
-    # 1. The squared norm and the margins without slacks, from the proven ends, of a multiple for which t is near 1
-    of_slacks = ridge * v
-    high, low = _precise_dot(of_slacks, v)
-    cost = high + low
-    most2 = max(longest * longest * (1.0 + _LAST) - cost * (1.0 - _LAST), 0.0)
-    most = math.sqrt(most2) * multiple * (1.0 + _LAST)
-    least = np.empty(v.size)
-    rise = 0.0
-    for i in range(v.size):
-        rounding = _LAST * (abs(m[i]) + abs(of_slacks[i]))
-        least[i] = (proven[i] - of_slacks[i] - rounding) * multiple
-        rise += least[i] / ridge[i]
-    if not 0.0 < rise < math.inf:
-        return math.nan, math.nan
-    # 2. The best t
-    t = _minimizing_step(np.zeros(v.size), least, ridge, 0.0, most * most)
-    if not 0.0 < t < math.inf:
-        return math.nan, math.nan
-    slacks = np.empty(v.size)
-    for i in range(v.size):
-        margin = t * least[i]
-        slacks[i] = max(1.0 - margin + _LAST * (1.0 + abs(margin)), 0.0)
-    lower = _with_slacks(t * most, slacks, ridge) * (1.0 - _LAST)
-    # 3. The same as computed
-    length = math.sqrt(max(norm2 - cost, 0.0)) * multiple
-    for i in range(v.size):
-        slacks[i] = max(1.0 - t * multiple * (m[i] - of_slacks[i]), 0.0)
-    return lower, _with_slacks(t * length, slacks, ridge)
-
-
-def _with_plain_slacks(length, slacks, cost):
-    """Return 1 / sqrt(length^2 + 2 sum_i cost_i slack_i)."""
-    return _with_slacks(length, np.sqrt(2.0 * cost) * np.sqrt(slacks), np.ones(cost.size))
+    m, error, length, _, longest, _ = separator
+    if not (np.all(G.ridge) and (m - error).min() > 0.0 and length > 0.0):
+        return []
+    # 1. v without its ridge; no shortest length is needed.
+    of_slacks = G.ridge * v
+    square = sum(_precise_dot(of_slacks, v))
+    error = error + _LAST * (np.abs(m) + np.abs(of_slacks))
+    longest = math.sqrt(max(longest * longest * (1.0 + _LAST) - square * (1.0 - _LAST), 0.0))
+    length = math.sqrt(max(length * length - square, 0.0))
+    w = separator._replace(
+        m=m - of_slacks, error=error, length=length, shortest=0.0, longest=longest * (1.0 + _LAST)
+    )
+    # 2. The best goal, sought from where margins are near 1
+    unit = float(separator.length) ** 2 / _total(v)
+    if not 0.0 < unit < math.inf:
+        return []
+    least = (w.m - w.error) / unit
+    if not 0.0 < (least / G.ridge).sum() < math.inf:
+        return []
+    t = _minimizing_step(np.zeros(m.size), least, G.ridge, 0.0, (w.longest / unit) ** 2)
+    return [(w, _margin_with_slacks(G), unit / t)] if 0.0 < t < math.inf else []
 
 
 def _best_multiple(m, norm2, cost, y, t):
@@ -5388,34 +5396,56 @@ def _best_multiple(m, norm2, cost, y, t):
     return {low, high} - {0.0}
 
 
-def _plain_slacks(G, v, length, longest, m, proven, multiple):
-    """Return (lower, computed, bias): the margin of v with plain slacks, as proven and as computed.
+def _with_plain_slacks(G, v, separator):
+    """Return [(w, slacks, goal), ...] for `_ends`: v, or nothing, with biases, and margins that slacks may reach.
 
-    For every t >= 0 and b it is 1 / sqrt(t^2 ||v||_G^2 + 2 sum_i C_i max(0, 1 - t (G v)_i - b y_i)) <= rho_C.  Slacks
-    that rounding alone leaves are costly where C is large: so 1 / (1 + 2^-48) is tried, too, in place of 1.  ``bias``
-    is b / t.
+    Slacks that rounding alone leaves are costly where C is large: so goals that are smaller by 2^-48 are tried, too.
     """
     y = G.free_labels
-    sign = 0.0 if y is None else y
-    square = longest * longest * (1.0 + _LAST)
-    best = (0.0, 0.0, 0.0)
-    pairs = [(0.0, _least_hinge_loss(0.0 * m, G.cost, y)[0])]
+    proven = separator.m - separator.error
+    square = separator.longest**2 * (1.0 + _LAST)
+    tried = [(_no_separator(v.size), 1.0)]
     if square > 0.0 and v.any():
-        guess = min(float(np.abs(v).sum()) / square, multiple)
-        for t in _best_multiple(proven, square, G.cost, y, guess):
-            pairs.append((t, _least_hinge_loss(t * proven, G.cost, y)[0]))
-        pairs += [(t * (1.0 + 2.0**-48), b * (1.0 + 2.0**-48)) for t, b in pairs]
-    with np.errstate(over="ignore", invalid="ignore"):
-        for t, b in pairs:
-            scaled = t * proven
-            rounding = _LAST * (1.0 + np.abs(scaled) + abs(b))
-            slacks = np.maximum(1.0 - scaled - b * sign + rounding, 0.0)
-            lower = _with_plain_slacks(t * longest, slacks, G.cost) * (1.0 - _LAST)
-            if lower > best[0]:
-                slacks = np.maximum(1.0 - t * m - b * sign, 0.0)
-                computed = _with_plain_slacks(t * length, slacks, G.cost)
-                best = (lower, computed, b / t if t > 0.0 else 0.0)
-    return best
+        guess = min(float(np.abs(v).sum()) / square, _largest_multiple(G, v))
+        tried += [(separator, 1.0 / t) for t in _best_multiple(proven, square, G.cost, y, guess)]
+    slacks = _margin_with_slacks(G)
+    found = []
+    for w, goal in tried:
+        bias = goal * _least_hinge_loss((w.m - w.error) / goal, G.cost, y)[0]
+        if bias != 0.0:
+            m = w.m + bias * y
+            error = w.error + _LAST * (np.abs(m) + abs(bias))
+            w = w._replace(m=m, error=error, bias=w.bias + bias)
+        found += [(w, slacks, goal), (w, slacks, goal * (1.0 - 2.0**-48))]
+    return found
+
+
+def _lower_end(G, v, separator):
+    """Return (lower, computed, bias): the largest margin that weights v prove, the same as computed, and its bias."""
+    # 1. min_i (G v)_i / ||v||_G, or with slacks
+    if G._has_cost:
+        found = _with_plain_slacks(G, v, separator)
+    else:
+        found = [(separator,), *_with_squared_slacks(G, v, separator)]
+    lowers = [_ends(*of)[0] for of in found]
+    best = int(np.argmax(lowers))  # NaN, if there is one: it must show
+
+    # 2. At least -sqrt(s), by Cauchy-Schwarz for every v
+    floor = -math.sqrt(G.scale) * (1.0 + G.rounding().margins + 2.0 * _LAST)
+    lower = float(np.maximum(lowers[best], floor))
+
+    # 3. A margin of at most 0 as computed decides nothing, and its rounding would only ask for more products.
+    computed = max(_ends(w.as_computed(), *others)[0] for w, *others in found)
+    return lower, computed if computed > 0.0 else lower, found[best][0].bias
+
+
+def _largest_multiple(G, v):
+    """Return the largest t at which no t |v_i| exceeds its cost."""
+    if not G._has_cost:
+        return math.inf
+    weights = np.abs(v)
+    is_used = weights > 0.0
+    return (1.0 - _LAST) * float((G.cost[is_used] / weights[is_used]).min(initial=math.inf))
 
 
 def _upper_end(total, length, multiple):
@@ -5428,119 +5458,24 @@ def _upper_end(total, length, multiple):
     return 1.0 / math.sqrt(multiple * (2.0 * total - multiple * length * length))
 
 
-def _bracket(scale, alpha, p, total, scale_error):
-    """Return (lower, upper, blur) from alpha and p / total, given as `_Seen`; blur is the width due to rounding.
+def _by_product(G, v, norm2, m, rounding, bias=None):
+    """Return the `_Separator` of ||v||_1 <= 1 by v'Gv and G v as a product has them.
 
-    ``total`` is at most sum p, but for one rounding, and ``scale_error`` bounds the relative error of ``scale``.
+    Raise ValueError where not even the errors of the kernel explain v'Gv < 0.
     """
-    # 1. upper = ||p||_G / sum p, and above that where p at its best multiple exceeds a cost.
-    upper = _upper_end(total, p.longest, p.multiple) * (1.0 + _LAST)
-
-    # 2. lower = min_i (G alpha)_i / ||alpha||_G, and at least -sqrt(s), by Cauchy-Schwarz for every alpha.
-    divisor = alpha.longest if alpha.proven > 0.0 else alpha.shortest
-    lower = -math.sqrt(scale) * (1.0 + scale_error + _LAST)
-    if divisor > 0.0:
-        lower = max(lower, alpha.proven / divisor)
-    lower -= _LAST * abs(lower)
-    if alpha.soft is not None:
-        lower = max(lower, alpha.soft[0])
-
-    # 3. The gap as computed.  A margin of at most 0 decides nothing, and blur leaves its rounding out, which would only
-    #    ask for more products.  NaN must show: so the test is for <= 0.
-    computed = lower
-    if not (alpha.least <= 0.0 or alpha.length == 0.0):
-        computed = alpha.least / alpha.length
-    if alpha.soft is not None:
-        computed = max(computed, alpha.soft[1])
-    gap = max(_upper_end(total, p.length, p.multiple) - computed, 0.0)
-    return lower, upper, upper - lower - gap
-
-
-class _Certain(NamedTuple):
-    """Margins and length of some v, as a product has them.
-
-    m, error : (G v + b y)_i as computed, and how far they may be off; b y is that of the bias, or 0
-    norm2 : ||v||_G^2 as computed
-    lengths : what `_lengths` returns of it
-    bias : b
-    """
-
-    m: Array
-    error: Array
-    norm2: float
-    lengths: tuple[float, float, float]
-    bias: float
-
-
-def _with_errors(G, v, norm2, m, rounding, bias=None):
-    """Return the `_Certain` of ||v||_1 <= 1, by v'Gv and G v; without a bias those of the best one."""
-    scale = G.scale
-    relative_lengths = G._relative_lengths()
-    reach = float(relative_lengths @ np.abs(v))
-    error = _LAST * np.abs(m) + scale * rounding.lost
-    error += scale * (rounding.margins * reach) * relative_lengths
-    if G.free_labels is not None:
-        # m + b y cancels what the m_i have in common, as for points far from the origin, but not their errors.
-        # `products` may keep its m, so that this is another array.
-        bias = _best_bias(G.free_labels, m) if bias is None else bias
-        m = m + bias * G.free_labels
-        error += _LAST * np.abs(m)
-    norm2, rounding = _settled(G, scale, norm2, rounding)
-    return _Certain(m, error, norm2, _lengths(norm2, reach, rounding, scale), bias or 0.0)
-
-
-def _seen_by_product(G, v, norm2, m, rounding):
-    """Return the `_Seen` of ||v||_1 <= 1, by v'Gv and G v as a product has them."""
-    m, error, norm2, lengths, bias = _with_errors(G, v, norm2, m, rounding)
-    return _seen_with_slacks(G, v, norm2, m, m - error, lengths, bias)
-
-
-def _seen_with_slacks(G, v, norm2, m, proven, lengths, bias):
-    """Return the `_Seen` of v by its margins, as computed and lower bounds on them, with its best slacks."""
-    multiple = math.inf
-    if G._has_cost:
-        weights = np.abs(v)
-        is_used = weights > 0.0
-        multiple = float((G.cost[is_used] / weights[is_used]).min(initial=math.inf))
-        multiple *= 1.0 - _LAST
-        lower, computed, more = _plain_slacks(G, v, *lengths[::2], m, proven, multiple)
-        soft = (lower, computed)
-        bias += more
-    else:
-        soft = _soft_margins(norm2, lengths[2], v, proven, m, G.ridge)
-    return _Seen(*lengths, float(m.min()), float(proven.min()), bias, soft, multiple)
-
-
-def _seen_of_nothing(G):
-    """Return the `_Seen` of v = 0."""
-    if not G._has_cost:
-        return _Seen(0.0, 0.0, 0.0)
-    zeros = np.zeros(G.n)
-    return _seen_with_slacks(G, zeros, 0.0, zeros, zeros, (0.0, 0.0, 0.0), 0.0)
-
-
-def _seen_by_recurrence(G, v, m, size, rounding):
-    """Return the `_Seen` of v, ||v||_1 = size, by m = G v as a loop has updated it.
-
-    ``rounding`` is that of m and of v'm.  Errors are taken relative to ||v||_1; lengths of points would take longer.
-    """
-    norm2 = _dot(v, m)
-    bias = 0.0
-    if G.free_labels is not None:
-        bias = _best_bias(G.free_labels, m)
-        m = m + bias * G.free_labels
-    lengths = _lengths(norm2, size, rounding, G.scale)
-    error = rounding.margins * G.scale * size
-    if G._has_ridge or G._has_cost:
-        proven = m - (_LAST * np.abs(m) + error)
-        return _seen_with_slacks(G, v, norm2, m, proven, lengths, bias)
-    least = _least(m)
-    return _Seen(*lengths, least, least - _LAST * abs(least) - error, bias)
+    if norm2 < -rounding.square * G.scale:
+        rounding = rounding._replace(square=G._error_of_squares())
+    if norm2 < -rounding.square * G.scale:
+        raise ValueError(
+            f"G is not positive semi-definite: v'Gv = {norm2:g} at a v with ||v||_1 <= 1"
+        )
+    lengths = G._relative_lengths()
+    return _separator(G, v, norm2, m, rounding, float(lengths @ np.abs(v)), lengths, bias)
 
 
 def _by_products(G, alpha, p, rounding, precise, multiply):
-    """Return what fresh products show: the `_Seen` of alpha and of p, sum p, and alpha over the point seen."""
-    # 1. Bring both points to ||v||_1 <= 1; alpha = 0, and an alpha that is p, take no product of their own.
+    """Return alpha and p, brought to ||v||_1 <= 1, each with its `_Separator` by a fresh product, and sum p."""
+    # 1. alpha = 0, and an alpha that is p, take no product of their own.
     points = [_unit_range(p)]
     if alpha is not p and alpha.any():
         points.append(_unit_range(alpha))
@@ -5561,19 +5496,19 @@ def _by_products(G, alpha, p, rounding, precise, multiply):
             )
     # Relative to sum p >= 1/2 that is at most 2 tilt, which is doubled for rounding.
     seen = [
-        _seen_by_product(G, v, norm2, m, own._replace(length=own.length + 4.0 * tilt))
+        (v, _by_product(G, v, norm2, m, own._replace(length=own.length + 4.0 * tilt)))
         for v, (norm2, m, own) in zip(points, found, strict=True)
     ]
     # Balanced by smaller weights, so that none exceeds its cost, p loses as much.
     total = math.fsum(points[0]) - tilt
-    if not alpha.any():
-        return _seen_of_nothing(G), seen[0], total, 1.0
-    largest = np.abs(alpha).argmax()
-    return seen[-1], seen[0], total, float(alpha[largest]) / float(points[-1][largest])
+    return seen[-1] if alpha.any() else (alpha, _no_separator(G.n)), seen[0], total
 
 
 def _by_recurrences(G, alpha, p, rounding, held, drift):
-    """Return the same four by the products ``held`` that a loop keeps; None where squares may leave the range."""
+    """Return the same three by the products ``held`` that a loop keeps; None where squares may leave the range.
+
+    Errors are taken relative to ||v||_1; lengths of points would take longer.
+    """
     total = _total(p)
     size = _norm1(alpha)
     squares = [G.scale * number * number for number in (total, size or total)]
@@ -5587,13 +5522,14 @@ def _by_recurrences(G, alpha, p, rounding, held, drift):
         tilt = abs(_dot(G.free_labels, p)) / total + sums
     rounding = Rounding(margins, margins + sums, 4.0 * tilt)
     of_alpha, of_p = held
-    seen_alpha = (
-        _seen_of_nothing(G)
-        if size == 0.0
-        else _seen_by_recurrence(G, alpha, of_alpha, size, rounding)
+    separator = _separator(G, p, _dot(p, of_p), of_p, rounding, total)
+    of_alpha = (
+        separator
+        if alpha is p
+        else _separator(G, alpha, _dot(alpha, of_alpha), of_alpha, rounding, size)
     )
-    seen_p = seen_alpha if alpha is p else _seen_by_recurrence(G, p, of_p, total, rounding)
-    return seen_alpha, seen_p, total * (1.0 - _sum_error(p.size)) * (1.0 - tilt), 1.0
+    total *= (1.0 - _sum_error(p.size)) * (1.0 - tilt)
+    return (alpha, of_alpha), (p, separator), total
 
 
 def _interval(G, alpha, p, precise=False, held=None, drift=0.0, multiply=None):
@@ -5610,17 +5546,21 @@ def _interval(G, alpha, p, precise=False, held=None, drift=0.0, multiply=None):
         found = _by_recurrences(G, alpha, p, rounding, held, drift)
         if found is None:
             return Bounds(-math.inf, math.inf, math.inf)
-    seen_alpha, seen_p, total, factor = found
-    ends = _bracket(G.scale, seen_alpha, seen_p, total, rounding.margins)
-    lower, upper, blur = map(float, ends)
+    (v, of_alpha), (share, of_p), total = found
+    # 1. The ends, and blur: their distance, less that of the ends as computed
+    multiple = _largest_multiple(G, share)
+    upper = float(_upper_end(total, of_p.longest, multiple) * (1.0 + _LAST))
+    lower, computed, bias = _lower_end(G, v, of_alpha)
+    gap = max(float(_upper_end(total, of_p.length, multiple)) - computed, 0.0)
     if lower > upper and held is None:
         raise ValueError(
             f"G is not positive semi-definite: weak duality fails, {lower:g} <= rho <= {upper:g}"
         )
-    bias = 0.0
-    if G.free_labels is not None:
-        bias = factor * float(seen_alpha.bias)
-    return Bounds(lower, upper, blur, bias)
+    # 2. The bias of alpha, of which v is a multiple
+    if bias != 0.0 and v.any():
+        largest = np.abs(v).argmax()
+        bias *= float(alpha[largest]) / float(v[largest])
+    return Bounds(lower, upper, upper - lower - gap, float(bias))
 
 
 def certificate(
@@ -5805,33 +5745,12 @@ def separator_margin(
     return _margin_of_coordinates(G, soft, w, (bias, high, low), error)
 
 
-def _margin_with_slacks(G):
-    """Return the function of ||w|| and of slacks that is the margin of G with slacks; None without a ridge and cost."""
-    if G._has_ridge:
-        return lambda length, slacks: _with_slacks(length, slacks, G._spread(G.ridge))
-    if G._has_cost:
-        return lambda length, slacks: _with_plain_slacks(length, slacks, G.cost)
-    return None
-
-
 def _refuse_no_bias(G, soft, w, bias):
     """Refuse a w without its bias where it needs one: slacks belong to a bias."""
     if soft is not None and G.free_labels is not None and bias is None:
         raise ValueError(
             f"with slacks and a free intercept w must have shape {(w.size + 1,)}: give the bias, too"
         )
-
-
-def _ends_with_slacks(soft, m, error, goal, shortest, longest):
-    """Return the margin with slacks, outwards, of a w whose margins ``goal`` stand for 1: m up to errors, and ||w||."""
-    with np.errstate(over="ignore"):
-        most = np.maximum(goal - m + error, 0.0) / goal
-        least = np.maximum(goal - m - error, 0.0) / goal
-    lower = soft(longest / goal, most)
-    upper = soft(shortest / goal, least)
-    if upper < _TINY:  # Such numbers have fewer digits.
-        return 0.0, _TINY
-    return lower * (1.0 - _LAST), upper * (1.0 + _LAST)
 
 
 def _weights_and_bias(G, w, shape):
@@ -5905,20 +5824,10 @@ def _margin_of_weights(G, w, support):
         bias *= goal
     soft = _margin_with_slacks(G)
     _refuse_no_bias(G, soft, w, bias)
-    seen = _with_errors(G, v, *G._measured(v, precise=True), bias)
-    _, shortest, longest = seen.lengths
-    if not shortest > 0.0:
+    separator = _by_product(G, v, *G._measured(v, precise=True), bias)
+    if not separator.shortest > 0.0:
         raise ValueError("w is 0 up to rounding: its points cancel")
-    if soft is not None:
-        error = seen.error + _LAST * np.abs(seen.m)
-        return _ends_with_slacks(soft, seen.m, error, goal, shortest, longest)
-
-    # 4. The quotient, outwards: a margin below 0 is the lowest over the shortest length.
-    least = float((seen.m - seen.error).min())
-    most = float((seen.m + seen.error).min())
-    lower = least / (longest if least > 0.0 else shortest)
-    upper = most / (shortest if most > 0.0 else longest)
-    return lower - _LAST * abs(lower), upper + _LAST * abs(upper)
+    return tuple(map(float, _ends(separator, soft, goal)))
 
 
 def _at_origin(G, w):
@@ -5958,15 +5867,9 @@ def _margin_of_coordinates(G, soft, w, bias, bias_error=0.0):
         m += bias * G.free_labels
         error += bias_error * goal / length
 
-    # 4. Without slacks the least of them decides.
-    if soft is None:
-        least = float(m.min()) / length
-        rounding = _LAST * (abs(least) + term / length) + error
-        return least - rounding, least + rounding
-
-    # 5. With slacks all count.
-    rounding = _LAST * (np.abs(m) + term) + error * length
-    return _ends_with_slacks(soft, m, rounding, goal, length, length)
+    # 4. The least of them decides, or with slacks all.
+    error = _LAST * (np.abs(m) + term) + error * length
+    return tuple(map(float, _ends(_Separator(m, error, length, length, length), soft, goal)))
 
 
 def _near_the_least(G, w):
