@@ -5351,7 +5351,8 @@ def _with_squared_slacks(G, v, separator):
     0, so that lower > 0 means G v > 0.
     """
     m, error, length, _, longest, _ = separator
-    if not (np.all(G.ridge) and (m - error).min() > 0.0 and length > 0.0):
+    total = _total(v)
+    if not (np.all(G.ridge) and (m - error).min() > 0.0 and min(length, total) > 0.0):
         return []
     # 1. v without its ridge; no shortest length is needed.
     of_slacks = G.ridge * v
@@ -5363,10 +5364,8 @@ def _with_squared_slacks(G, v, separator):
         m=m - of_slacks, error=error, length=length, shortest=0.0, longest=longest * (1.0 + _LAST)
     )
     # 2. The best goal, sought from where margins are near 1
-    unit = float(separator.length) ** 2 / _total(v)
-    if not 0.0 < unit < math.inf:
-        return []
-    least = (w.m - w.error) / unit
+    unit = separator.length**2 / total
+    least = (w.m - w.error) / unit if unit > 0.0 else np.zeros(m.size)
     if not 0.0 < (least / G.ridge).sum() < math.inf:
         return []
     t = _minimizing_step(np.zeros(m.size), least, G.ridge, 0.0, (w.longest / unit) ** 2)
