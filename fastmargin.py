@@ -1438,15 +1438,16 @@ def _excess(x, top, tau):
 # Without flags that reorder sums: LLVM inlines this function in some of its callers only, and there it would sum in
 # another order.  Then a process that compiles and one that reads the cache would differ in their last digits.
 @njit(cache=_CACHE)
-def _simplex_tau(v, top, tau):
-    """Return the threshold tau at which the excesses of v over top + tau sum to 1.
+def _project_simplex(v, out):
+    """out <- argmin_{p in Delta} ||p - v||; v may have entries of -infinity, but its maximum is finite.
 
-    Newton's method starts at the tau given, which must not be above the answer.  Where nothing exceeds that, as in no
-    entries or NaN, it is returned.  The method is exact once the support no longer changes, if the last step came from
-    a sum near 1 and lost no digits.  Each round divides the product of sum - 1 and the number of entries in the support
-    by at least four, so that double precision is reached in O(log n) rounds; proof: "Passes of the projection onto the
-    simplex" in figures/THEOREMS.md.
+    The excesses of v over max v + tau sum to 1 at the tau that Newton's method finds.  It is exact once the support no
+    longer changes, if the last step came from a sum near 1 and lost no digits.
     """
+    top = v[0]
+    for i in range(v.size):
+        top = max(top, v[i])
+    tau = -1.0  # There the largest entry alone has the excess 1: so tau is not above the answer.
     previous_count = 0
     previous_tau = tau
     for _ in range(100):
@@ -1457,45 +1458,18 @@ def _simplex_tau(v, top, tau):
             excess = _excess(v[i], top, tau)
             total += excess
             count += excess > 0.0
-        if count == 0:  # nothing exceeds tau, or v has NaN
+        if count == 0:  # v has NaN
             break
-        # 2. A sum above 1 means that the answer is above tau: drop the entries below tau if they are many.
-        if total > 1.0 and count < v.size // 4:
-            kept = np.empty(count + 1, v.dtype)
-            k = 0
-            for i in range(v.size):
-                kept[k] = v[i]  # the next entry overwrites it unless k advances
-                k += _excess(v[i], top, tau) > 0.0
-            v = kept[:count]
-        # 3. Make the Newton step.  Rounding may move tau back and forth between two values: that ends the search, too.
+        # 2. Make the Newton step.  Rounding may move tau back and forth between two values: that ends the search, too.
         next_tau = tau + (total - 1.0) / count
         is_exact = count == previous_count and abs(total - 1.0) <= count * _EPS
-        if is_exact or next_tau == previous_tau:
-            return next_tau
+        is_last = is_exact or next_tau == previous_tau
         previous_count = count
         previous_tau = tau
         tau = next_tau
-    return tau
-
-
-@njit(cache=_CACHE)
-def _project_simplex(v, out):
-    """out <- argmin_{p in Delta} ||p - v||; v may have entries of -infinity, but its maximum is finite."""
-    n = v.size
-    # 1. The maximum.  Four quarters side by side are faster: in one loop each maximum would wait for the previous one.
-    quarter = (n + 3) // 4
-    a = v[:quarter]
-    b = v[n // 4 :]
-    c = v[n // 2 :]
-    d = v[n - quarter :]
-    top = v[0]
-    for i in range(quarter):
-        top = max(max(max(a[i], b[i]), max(c[i], d[i])), top)
-    # 2. The threshold.  That of a few entries is a lower bound, often a near one.
-    start = _simplex_tau(v[: n // 64], top, -1.0)  # at -1 the largest entry alone has the excess 1
-    tau = _simplex_tau(v, top, start)
-    # 3. The projection.
-    for i in range(n):
+        if is_last:
+            break
+    for i in range(v.size):
         out[i] = _excess(v[i], top, tau)
     return out
 
