@@ -3090,6 +3090,10 @@ class Gram:
 
         A ridge adds 16 roundings of its |r_i v_i|.  These are at most |m_i| + s l_i t, as |m_i - r_i v_i| <= s l_i t.
         """
+        return self._rounding_with_ridge
+
+    @functools.cached_property
+    def _rounding_with_ridge(self):
         own = self._rounding()
         if not self._has_ridge:
             return own
@@ -9635,14 +9639,17 @@ class _Problem:
         self.takes_products = has_enough and fits and not self.is_in_coordinates
         self.descent = None
         by_rows = isinstance(store, _Rows) and store.work <= _WRITTEN_DOWN
+        has_slacks = has_enough or self.cost is not None
         if self.n > _FEW and not (self.is_in_coordinates and is_narrow):
             if not self.is_of_pairs:
-                is_soft = has_enough or self.cost is not None
-                self.descent = "rows" if by_rows and is_soft else None
-            elif self.cost is None and (has_enough or self.n > _LARGEST_SET):
-                if by_rows and (points.n > _FEW_POINTS or store.work <= points.n**2):
+                self.descent = "rows" if by_rows and has_slacks else None
+            else:
+                is_large = self.n > _LARGEST_SET
+                is_cheap = points.n > _FEW_POINTS or store.work <= points.n**2
+                has_entries = store.access != "products" and points.n <= _FEW_POINTS
+                if by_rows and is_cheap and (has_slacks or is_large):
                     self.descent = "rows of points"
-                elif store.access != "products" and points.n <= _FEW_POINTS:
+                elif has_entries and (has_enough or is_large):  # with a cost pair steps are faster
                     self.descent = "entries"
 
     @functools.cached_property
@@ -10966,10 +10973,10 @@ def _by_low_rank(problem, aims, alpha, m, gap):
 # of a free bias, which all points have in common, would make these steps slow if it were large.
 #
 # The pairs of a point i have the entries K_ii (1 + [c = d]) / 2 of G among them.  So the minimum over all their weights
-# at once, v_ic = max(0, 1 - m_ic + K_ii (t + v_ic) / 2 - K_ii t' / 2) / (K_ii / 2 + r_ic), takes one number, the sum t'
-# of the new weights, t being that of the old ones.  The margins m_ic are half the differences of the scores of the
-# classes at x_i.  Where K has rows, the separators of the classes are kept, and a step reads the row x_i alone.  Else
-# the scores of all points are kept, and a step reads row i of K.
+# at once, v_ic = max(0, 1 - m_ic + K_ii (t + v_ic) / 2 - K_ii t' / 2) / (K_ii / 2 + r_ic), or with a cost at most that,
+# takes one number, the sum t' of the new weights, t being that of the old ones.  The margins m_ic are half the
+# differences of the scores of the classes at x_i.  Where K has rows, the separators of the classes are kept, and a step
+# reads the row x_i alone.  Else the scores of all points are kept, and a step reads row i of K.
 
 
 @njit(cache=_CACHE)
@@ -10997,9 +11004,9 @@ def _pass_over_rows(G, order, ridge, cost, diagonal, v, w, y, bias, penalty):
                 w[-1] += move[0] * G.constant
 
 
-@njit(cache=_CACHE, fastmath=_FAST)
-def _step_on_point(right, half, inverses, scores, v, moves):
-    """Minimize over the weights v of one point, of class ``right`` and with K_ii / 2 = ``half``.
+@njit(cache=_CACHE, fastmath=_FINITE)
+def _step_on_point(right, half, inverses, cost, scores, v, moves):
+    """Minimize over the weights v of one point, of class ``right`` and with K_ii / 2 = ``half``, each up to its cost.
 
     ``scores`` are those of the classes at the point, ``inverses`` are 1 / (K_ii / 2 + r_ic), 0 for a pair that does not
     exist.  ``moves`` becomes the change of the class weights.  Return True if there is one.
@@ -11010,25 +11017,36 @@ def _step_on_point(right, half, inverses, scores, v, moves):
     for c in range(v.size):
         goal = 1.0 - 0.5 * (scores[right] - scores[c]) + half * (before + v[c])
         moves[c] = goal * inverses[c]
-    # The weights are max(0, moves_c - half inverses_c total) for the total that they add up to.  This sum falls
-    # with the total and is convex in it, so that Newton steps rise to the solution, once they are below.
+    # The weights are moves_c - half inverses_c total, within their bounds, for the total that they add up to.  Their
+    # sum falls with the total.  Without a cost it is convex, so that Newton steps rise to the solution, once they are
+    # below.  With one they may leave the interval in which the solution is known to be: then its middle is next.
     total = before
-    for _ in range(v.size + 2):
+    low = 0.0
+    high = np.inf
+    for _ in range(2 * v.size + 60):
         pull = 0.0
         slope = 1.0
         for c in range(v.size):
             share = half * inverses[c]
-            pulls = moves[c] > share * total
-            pull += moves[c] if pulls else 0.0
-            slope += share if pulls else 0.0
+            if moves[c] - share * total >= cost[c]:
+                pull += cost[c]
+            elif moves[c] > share * total:
+                pull += moves[c]
+                slope += share
         previous = total
         total = pull / slope
         if abs(total - previous) <= 4.0 * _EPS * total:
             break
+        if total > previous:
+            low = previous
+        else:
+            high = previous
+        if not low <= total <= high:
+            total = 0.5 * (low + high)
     moved = False
     move = 0.0
     for c in range(v.size):
-        weight = max(0.0, moves[c] - half * inverses[c] * total)
+        weight = min(max(0.0, moves[c] - half * inverses[c] * total), cost[c])
         moves[c] = v[c] - weight
         moved |= moves[c] != 0.0
         move -= moves[c]
@@ -11038,10 +11056,10 @@ def _step_on_point(right, half, inverses, scores, v, moves):
 
 
 @njit(cache=_CACHE)
-def _pass_over_points(K, labels, order, halves, inverses, v, scores):
+def _pass_over_points(K, labels, order, halves, inverses, cost, v, scores):
     """Make `_step_on_point` on these points, in this order; the scores, (classes, points), follow.
 
-    v and ``inverses`` are tables (points, classes).
+    v, ``inverses`` and ``cost`` are tables (points, classes).
     """
     classes = v.shape[1]
     of_point = np.empty(classes)
@@ -11049,14 +11067,14 @@ def _pass_over_points(K, labels, order, halves, inverses, v, scores):
     for i in order:
         for c in range(classes):
             of_point[c] = scores[c, i]
-        if _step_on_point(labels[i], halves[i], inverses[i], of_point, v[i], moves):
+        if _step_on_point(labels[i], halves[i], inverses[i], cost[i], of_point, v[i], moves):
             for c in range(classes):
                 if moves[c] != 0.0:
                     _combine(1.0, scores[c], moves[c], K[i])
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
-def _pass_over_rows_of_points(K, labels, order, halves, inverses, v, W):
+def _pass_over_rows_of_points(K, labels, order, halves, inverses, cost, v, W):
     """Do as `_pass_over_points` by the rows of K; the separators, the columns of W, follow."""
     classes = v.shape[1]
     scores = np.empty(classes)
@@ -11073,7 +11091,7 @@ def _pass_over_rows_of_points(K, labels, order, halves, inverses, v, W):
             j = columns[k]
             for c in range(classes):
                 scores[c] += x * W[j, c]
-        if _step_on_point(labels[i], halves[i], inverses[i], scores, v[i], moves):
+        if _step_on_point(labels[i], halves[i], inverses[i], cost[i], scores, v[i], moves):
             for k in range(values.size):
                 x = factor * values[k]
                 j = columns[k]
@@ -11142,24 +11160,38 @@ def _by_rows(problem, v):
     return run
 
 
+def _tables_of_pairs(problem):
+    """Return K_ii / 2 + r_ic and the costs of pairs, (points, classes); where there is no pair infinity and 0."""
+    base = problem.base.store
+    pairs = (base.point, base.wrong)
+    curvatures = np.full((base.n_points, base.n_classes), np.inf)
+    # Where a point is 0, and has no ridge, its weights are as large as they may be.
+    halves = np.maximum(0.5 * base.K.diagonal(), 1e-30 * problem.scale)
+    curvatures[pairs] = halves[base.point] + problem.ridge
+    cost = np.zeros(curvatures.shape)
+    cost[pairs] = problem.G._spread(problem.G.cost)
+    return curvatures, cost
+
+
 def _by_rows_of_points(problem, v):
     """Do as `_by_rows`, on all weights of one point of pairs at a time."""
     base = problem.base.store
     rows = base.K.arrays
     pairs = (base.point, base.wrong)
     halves = 0.5 * base.K.diagonal()
-    inverses = np.zeros((base.n_points, base.n_classes))
-    inverses[pairs] = 1.0 / (halves[base.point] + problem.ridge)
+    curvatures, cost = _tables_of_pairs(problem)
+    inverses = 1.0 / curvatures
     rng = np.random.default_rng(0)
 
     def run(active, v):
         points = np.flatnonzero(np.bincount(base.point[active]))
-        table = np.zeros(inverses.shape)
+        table = np.zeros(cost.shape)
         table[pairs] = v
         W = np.ascontiguousarray(problem.base._lift(v).reshape(base.n_classes, -1).T)
         for _ in range(_PASSES):
             order = rng.permutation(points)
-            _pass_over_rows_of_points(rows, base.labels, order, halves, inverses, table, W)
+            given = rows, base.labels, order, halves, inverses, cost, table, W
+            _pass_over_rows_of_points(*given)
         v[:] = table[pairs]
 
     return run
@@ -11169,9 +11201,7 @@ def _by_entries(problem, v):
     """Do as `_by_rows_of_points`, by entries among the active points, over which more passes cost little."""
     base = problem.base.store
     pairs = (base.point, base.wrong)
-    # The right class of a point makes no pair: there the inverse stays 0, and so does the weight.
-    ridge = np.full((base.n_points, base.n_classes), np.inf)
-    ridge[pairs] = problem.ridge
+    curvatures, cost = _tables_of_pairs(problem)
     rng = np.random.default_rng(0)
     points = np.empty(0, np.int64)
     entries = np.empty((0, 0))  # of K among these points
@@ -11182,16 +11212,18 @@ def _by_entries(problem, v):
         points = np.flatnonzero(np.bincount(base.point[active], minlength=base.n_points))
         entries = _entries_among(base.K, points, previous, entries)
         problem.reads[0] += entries.size
-        table = np.zeros(ridge.shape)
+        table = np.zeros(cost.shape)
         table[pairs] = v
         inside = table[points]
         labels = base.labels[points]
         halves = 0.5 * entries.diagonal()
-        inverses = 1.0 / (halves[:, None] + ridge[points])
+        inverses = 1.0 / curvatures[points]
+        costs = cost[points]
         scores = _class_table(inside, labels) @ entries
         for _ in range(2 * _PASSES):
             order = rng.permutation(points.size)
-            _pass_over_points(entries, labels, order, halves, inverses, inside, scores)
+            given = entries, labels, order, halves, inverses, costs, inside, scores
+            _pass_over_points(*given)
         table[points] = inside
         v[:] = table[pairs]
 

@@ -826,7 +826,9 @@ def test_points_with_both_labels_are_never_separated(seed):
 
 def random_problem_with_cost(rng):
     """(G of fastmargin, exact `Gram`, costs): rows of small integers, with copies, ties and zeros; the intercept free
-    or not, one class nearly empty or not; costs from 1e-8 to 1e8 over s, of all points or one for each."""
+    or not, one class nearly empty or not; costs from 1e-8 to 1e8 over s, of all points or one for each; or of pairs."""
+    if rng.random() < 0.25:
+        return random_pairs_with_cost(rng)
     n = int(rng.integers(2, 6))
     Z = rng.integers(-3, 4, (n, int(rng.integers(1, 4)))).astype(float)
     Z[0, 0] = Z[0, 0] or 1.0
@@ -846,6 +848,21 @@ def random_problem_with_cost(rng):
         G = free(G, signs)
     exact_G = of_rows(Z, [int(y) for y in signs])
     return G.with_cost(cost), exact_G, list(map(Fraction, cost.tolist()))
+
+
+def random_pairs_with_cost(rng):
+    """The same of the pairs of two or three points of three classes, with a cost for each pair."""
+    n_points = int(rng.integers(2, 4))
+    X = rng.integers(-3, 4, (n_points, 2)).astype(float)
+    X[0, 0] = X[0, 0] or 1.0
+    labels = rng.integers(0, 3, n_points)
+    cost = 10.0 ** rng.uniform(-8, 8) * 10.0 ** rng.uniform(0, 2, 2 * n_points)
+    K = fm.features(X, normalize=None) if rng.random() < 0.7 else fm.Gram(X @ X.T)
+    G = fm.pair_gram(K, labels, 3, cost=cost)
+    pairs = [(i, j) for i in range(n_points) for j in range(3) if j != labels[i]]
+    Z = [np.kron(np.eye(3)[labels[i]] - np.eye(3)[j], X[i]) for i, j in pairs]
+    exact_G = of_rows(np.array(Z))
+    return G, exact_G._replace(unit=exact_G.unit / 2), list(map(Fraction, cost.tolist()))
 
 
 def random_weights(rng, G):
@@ -874,6 +891,8 @@ def faults_with_cost(seed):
         found.append("max_margin")
     if result.status == "certified" and result.upper - result.lower > 1e-6 * result.upper:
         found.append("status")
+    if hasattr(G.store, "n_classes"):  # of pairs
+        return found
     # A separator by the weights of all points, and a bias
     bias = float(rng.normal()) if G.free_labels is not None else None
     w = alpha / np.abs(alpha).max() if alpha.any() else np.ones(len(G))
