@@ -5383,10 +5383,12 @@ def _with_plain_slacks(G, v, separator):
     y = G.free_labels
     proven = separator.m - separator.error
     square = separator.longest**2 * (1.0 + _LAST)
-    tried = [(_no_separator(v.size), 1.0)]
+    guess = _largest_multiple(G, v) if v.any() else 1.0
+    goals = []
     if square > 0.0 and v.any():
-        guess = min(float(np.abs(v).sum()) / square, _largest_multiple(G, v))
-        tried += [(separator, 1.0 / t) for t in _best_multiple(proven, square, G.cost, y, guess)]
+        guess = min(float(np.abs(v).sum()) / square, guess)
+        goals = [1.0 / t for t in _best_multiple(proven, square, G.cost, y, guess)]
+    tried = [(_no_separator(v.size), 1.0 / guess), *((separator, goal) for goal in goals)]
     slacks = _margin_with_slacks(G)
     found = []
     for w, goal in tried:
@@ -10700,7 +10702,7 @@ def _separates(m):
 
 def _takes_coordinates(problem, status):
     """Return True if `_in_coordinates` can take G, at little cost if there probably is no margin."""
-    if not _has_few_coordinates(problem.base):
+    if problem.cost is not None or not _has_few_coordinates(problem.base):
         return False
     n = problem.n
     d = problem.base._width
@@ -12295,8 +12297,10 @@ class MaxMarginClassifier:
 
     where ||f|| is the norm that belongs to the kernel.  A soft margin, C < inf, minimizes the objective
 
-        ||f||^2 / 2 + C sum_i w_i max(0, 1 - y_i f(x_i))^2  for two classes,
-        sum_c ||f_c||^2 / 4 + C sum_{i, c != y_i} w_i max(0, 1 - (f_{y_i}(x_i) - f_c(x_i)) / 2)^2  for more.
+        ||f||^2 / 2 + C sum_i w_i l(y_i f(x_i))  for two classes,
+        sum_c ||f_c||^2 / 4 + C sum_{i, c != y_i} w_i l((f_{y_i}(x_i) - f_c(x_i)) / 2)  for more,
+
+    with l(m) = max(0, 1 - m)^2, as LinearSVC does by default, or the hinge loss max(0, 1 - m), as SVC does.
 
     Parameters are those of the problem.  An algorithm, its iterations and a callback are options of functions that take
     ``gram(X, y)``, such as `momentum`; `max_margin` is what solves the problem here.
@@ -12317,8 +12321,10 @@ class MaxMarginClassifier:
         origin.  A number c adds the constant feature c to all points, as LinearSVC does: the kernel is K + c^2, and
         ||f|| includes the bias.  For several classes None stands for 1.
     C : float
-        Weight of the squared slacks; inf for the hard margin.  Its scale is that of 1 / max_i G_ii, where G is K + c^2,
-        c the constant feature or 0, after it is normalised.
+        Weight of the loss; inf for the hard margin.  Its scale is that of 1 / max_i G_ii, where G is K + c^2, c the
+        constant feature or 0, after it is normalised.
+    loss : {"squared_hinge", "hinge"}
+        l in the objective of a soft margin.  With "hinge" tables whose columns have different units need scaling.
     class_weight : dict, "balanced" or None
         w_i is the sample_weight of the point, 1 by default, times the weight of its class.  The weight of a class is 1
         if the dict does not name it.  "balanced" is (sum of all sample weights) / (n_classes (their sum in the class)).
@@ -12333,7 +12339,7 @@ class MaxMarginClassifier:
         The weight of each class.
     interval_ : (float, float)
         lower <= rho <= upper, certified as in `certificate`.  With C < inf this is the margin of G + diag(1/(2 C w_i)),
-        and the least value of the objective is 1 / (2 rho^2).
+        with the hinge loss that of G with the cost C w_i, and the least value of the objective is 1 / (2 rho^2).
     margin_ : float
         lower.  With C = inf the predictor has at least this margin, up to the rounding of its coefficients.
     status_, n_iter_, result_ : str, int, Result
@@ -12347,7 +12353,8 @@ class MaxMarginClassifier:
     dual_coef_, intercept_ : arrays, shapes (1, k) and (1,), or for several classes (n_classes, k) and (n_classes,)
         f(x) = sum_i dual_coef_i K(x_i, x) + intercept_.  Under "unit" this is divided by sqrt(K(x, x) + c^2), except
         for a free bias.  dual_coef_i is result_.p_i times y_i, or for several classes the class weight T_ci of
-        `pair_gram`, over the normalisation of x_i, times one number t > 0.
+        `pair_gram`, over the normalisation of x_i, times one number t > 0.  With the hinge loss |dual_coef_i| is at
+        most C w_i, for two classes.
     coef_ : array, shape (1, d) or (n_classes, d)
         Of the linear kernel alone: coef_ x is the sum in f(x).  It is sum_i dual_coef_i x_i; where result_.separator is
         not None it is this, in the units of X, and dual_coef_ only comes near it.
@@ -12377,7 +12384,7 @@ class MaxMarginClassifier:
     sum of their weights (proof: "Copies of a point" in figures/THEOREMS.md); points of a precomputed kernel or in a
     mapped file are not compared, and each counts as one.  At a given gamma a hard margin depends on weights only
     through which of them are 0.  Weights, times those of the classes, must be within a factor of 1e16 of each other, or
-    0, and 1/(2 C w_i) from 1e-16 to 1e16 times max_i G_ii.
+    0, and C w_i from 1e-16 to 1e16 over max_i G_ii, for the squared hinge half of that.
 
     With several classes G has n (n_classes - 1) rows, and a product costs n_classes products with the kernel matrix.
     2,000 points of 100 classes took about a second.
@@ -12420,6 +12427,7 @@ class MaxMarginClassifier:
         fit_intercept: bool = True,
         intercept_scaling: float | None = None,
         C: float = math.inf,
+        loss: str = "squared_hinge",
         class_weight: dict[Any, float] | str | None = None,
         tol: float = 1e-6,
     ) -> None:
@@ -12432,6 +12440,7 @@ class MaxMarginClassifier:
         self.fit_intercept = fit_intercept
         self.intercept_scaling = intercept_scaling
         self.C = C
+        self.loss = loss
         self.class_weight = class_weight
         self.tol = tol
 
@@ -12601,12 +12610,12 @@ class MaxMarginClassifier:
         ``hard`` is G without slacks.
         """
         C = _number(self.C, "C", infinite=True)
+        _choice(self.loss, "loss", ("hinge", "squared_hinge"))
         weights = data.weights * self.class_weight_[data.labels]
-        ridge_of_C_1 = np.repeat(0.5 / weights, self.classes_.size - 1)
         G = hard
         if C < math.inf:
-            self._refuse_C(ridge_of_C_1, hard.scale)
-            G = hard.with_ridge(ridge_of_C_1 / C)
+            self._refuse_C(weights, hard.scale)
+            G = self._with_slacks(hard, weights, C)
         # 1. Find the margin.
         result = max_margin(G, tol=self.tol)
         has_no_margin = result.lower <= 0.0 and result.status in ("infeasible", "rounding")
@@ -12620,11 +12629,18 @@ class MaxMarginClassifier:
         soft_C = float(f"{usual if C == math.inf else _SOFT * usual:.0e}")
         if has_no_margin and C > soft_C:
             _warn(self._advice_without_margin(data, soft_C, pair))
-            G, result = self._fall_back(G, hard.with_ridge(ridge_of_C_1 / soft_C))
+            G, result = self._fall_back(G, self._with_slacks(hard, weights, soft_C))
         elif has_no_margin or result.upper - result.lower > 2.0 * self.tol * result.upper:
             _warn(self._advice_on_interval(), _known_as("ConvergenceWarning", UserWarning))
         self.margin_ = self.interval_[0]
         return G, result
+
+    def _with_slacks(self, hard, weights, C):
+        """Return G with slacks that weigh C times the weights of the points."""
+        weights = np.repeat(weights, self.classes_.size - 1)
+        if self.loss == "hinge":
+            return hard.with_cost(C * weights)
+        return hard.with_ridge(0.5 / weights / C)
 
     def _status(self, status, pair):
         """Return how the search ended, by the status of its `Result` and a pair of points that contradict each other.
@@ -12647,12 +12663,12 @@ class MaxMarginClassifier:
         self.interval_ = (lower, self.result_.upper)
         return soft, result
 
-    def _refuse_C(self, ridge, scale):
+    def _refuse_C(self, weights, scale):
         """Refuse a C whose slacks weigh less than rounding, or where rounding hides the points."""
-        low, high = (limit * scale for limit in _RATIOS)
-        # The next numbers inwards: so ridge / C is in range, too, whichever way it is rounded.
-        least = math.nextafter(ridge.max() / high, math.inf)
-        largest = math.nextafter(ridge.min() / low, 0.0)
+        low, high = (limit / scale * (1.0 if self.loss == "hinge" else 0.5) for limit in _RATIOS)
+        # Numbers inwards: so the costs, or ridges, are in range, too, whichever way they are rounded.
+        least = low / weights.min() * (1.0 + _LAST)
+        largest = high / weights.max() * (1.0 - _LAST)
         if not least <= self.C <= largest:
             remedy = ", or C=inf, the hard margin" if self.C > largest else ""
             raise ValueError(
@@ -12703,9 +12719,9 @@ class MaxMarginClassifier:
         self.kernel_ = G.kernel
         # 1. What scores new points.  Sums over points may cancel so far that rounding of their terms would hide a small
         # margin: so the sums are multiplied, and not the weights.
-        multiple = self._multiple(G, result)
+        weights, multiple = self._weights(G, result)
         if result.separator is None:
-            scores = G._scores(result.p[None])
+            scores = G._scores(weights[None])
             scale = multiple
         else:
             scores = G._scores_of(result.separator.ravel()[None])
@@ -12715,9 +12731,9 @@ class MaxMarginClassifier:
         # 2. The coefficients of points, and of columns
         if self._takes("linear"):
             if n_classes == 2:
-                table = (result.p * (2.0 * data.labels - 1.0))[None]
+                table = (weights * (2.0 * data.labels - 1.0))[None]
             else:
-                table = G.store.class_weights(result.p[None])
+                table = G.store.class_weights(weights[None])
             support = np.flatnonzero(table.any(axis=0))
             coefficients = scores.common * table[:, support]
             if self.normalize == "unit":
@@ -12745,24 +12761,28 @@ class MaxMarginClassifier:
         is_kept = _is_sparse(X) or _columns(X) is None
         self.support_vectors_ = vectors if is_kept else np.array(vectors, dtype=np.float64)
 
-    def _multiple(self, G, result):
-        """Return t for f of the weights t p: the least margin is 1 then, or with slacks the objective is least.
+    def _weights(self, G, result):
+        """Return weights v, and t for f of the weights t v: without slacks the least margin is 1 then.
 
-        At a large C the slacks r_i p_i have lost their digits.  So t minimizes the objective with max(0, 1 - t m_i),
-        for the margins m without the ridge.
+        With a cost v are the weights that the solver has brought to this scale.  With squared slacks t minimizes the
+        objective with max(0, 1 - t m_i), for the margins m without the ridge, as at a large C the slacks r_i v_i have
+        lost their digits.
         """
+        if G._has_cost:
+            return result.alpha, 1.0
+        p = result.p
         multiple = 1.0 / (result.upper * (result.lower if result.lower > 0.0 else result.upper))
         if result.separator is not None or not G._has_ridge:
-            return multiple
-        norm2, m, _ = G._measured(result.p, precise=True)
+            return p, multiple
+        norm2, m, _ = G._measured(p, precise=True)
         if G.free_labels is not None:
             m = m + result.bias * G.free_labels
-        of_slacks = G.ridge * result.p
+        of_slacks = G.ridge * p
         margins = m - of_slacks
         if margins @ (1.0 / G.ridge) > 0.0:  # else f is 0
-            norm2 = max(norm2 - of_slacks @ result.p, 0.0)
+            norm2 = max(norm2 - of_slacks @ p, 0.0)
             multiple = _minimizing_step(np.zeros(m.size), margins, G.ridge, 0.0, norm2)
-        return multiple
+        return p, multiple
 
     def decision_function(self, X: Any) -> Array:
         """Return f(x) for new points.

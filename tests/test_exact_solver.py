@@ -1407,9 +1407,10 @@ def test_newton_steps_on_classes_end_at_the_minimum(seed, monkeypatch):
 
 
 @pytest.mark.parametrize("way", ["entries", "rows", "sparse"])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(12))
 def test_a_step_on_a_point_is_its_minimum(way, seed):
-    """No weight of the point can do better, the weights of others stay, and scores are those of the weights."""
+    """No weight of the point can do better, the weights of others stay, and scores are those of the weights; with a
+    ridge, for a hard margin, or with a cost."""
     rng = np.random.default_rng(seed)
     n = 12
     classes = int(rng.integers(2, 9))
@@ -1418,8 +1419,12 @@ def test_a_step_on_a_point_is_its_minimum(way, seed):
     K = F @ F.T
     labels = rng.integers(0, classes, n)
     ridge = 10.0 ** rng.uniform(-2.0, 1.0, (n, classes))
+    cost = np.full((n, classes), np.inf)
     if seed % 2:
         ridge[np.arange(n) != 3] = 0.0  # a hard margin
+    if seed >= 6:
+        ridge[:] = 0.0
+        cost = 10.0 ** rng.uniform(-2.0, 1.0, (n, classes))
     ridge[np.arange(n), labels] = np.inf
     ridge[5, (labels[5] + 1) % classes] = np.inf
     v = np.where(ridge < np.inf, np.maximum(rng.normal(size=(n, classes)), 0.0), 0.0)
@@ -1430,7 +1435,7 @@ def test_a_step_on_a_point_is_its_minimum(way, seed):
     W = np.ascontiguousarray((fm._class_table(v, labels) @ F).T)
     for i in (0, 3, 5):
         before = v.copy()
-        given = labels, np.array([i]), halves, inverses, v
+        given = labels, np.array([i]), halves, inverses, cost, v
         if way == "entries":
             fm._pass_over_points(K, *given, scores)
         else:
@@ -1442,7 +1447,10 @@ def test_a_step_on_a_point_is_its_minimum(way, seed):
         assert (v[i] >= 0.0).all() and not v[i][~exists].any()
         m = 0.5 * (scores[labels[i], i] - scores[:, i])[exists]
         slope = m + ridge[i][exists] * v[i][exists] - 1.0
-        assert slope.min() >= -1e-10 and np.abs(slope[v[i][exists] > 0.0]).max(initial=0.0) <= 1e-10
+        weights, bounds = v[i][exists], cost[i][exists]
+        assert (weights <= bounds).all()
+        assert slope[weights < bounds].min(initial=0.0) >= -1e-10
+        assert slope[weights > 0.0].max(initial=0.0) <= 1e-10
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -436,6 +436,42 @@ def test_plain_slacks_are_those_of_svc(make, seed, datasets):
     assert 1.0 / np.sqrt(2.0 * objective) == pytest.approx(low, rel=1e-9)
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_the_classifier_with_plain_slacks_is_svc(seed, datasets):
+    """The same coefficients, bias and scores, to the digits of LIBSVM, whose kernel is in single precision."""
+    rng = np.random.default_rng([92, seed])
+    kernel = ("linear", "rbf", "poly")[seed % 3]
+    n = int(rng.integers(30, 300))
+    X, y = datasets.make_classification(
+        n, 4, n_redundant=0, flip_y=0.2, class_sep=0.5, random_state=seed
+    )
+    weights = rng.uniform(1.0, 3.0, n)
+    C = 10.0 ** rng.uniform(-2, 1)
+    options = {"C": C, "gamma": 0.3, "coef0": 1.0, "degree": 2, "class_weight": {0: 2.0}}
+    ours = fm.MaxMarginClassifier(kernel, loss="hinge", tol=1e-9, **options)
+    ours.fit(X, y, weights)
+    svm = pytest.importorskip("sklearn.svm")
+    theirs = svm.SVC(kernel=kernel, tol=1e-7, **options).fit(X, y, weights)
+    assert ours.status_ == "certified"
+    scores = ours.decision_function(X)
+    np.testing.assert_allclose(scores, theirs.decision_function(X), atol=1e-3)
+    assert abs(ours.intercept_[0] - theirs.intercept_[0]) < 1e-3
+    dual = np.zeros((2, n))
+    dual[0, ours.support_] = ours.dual_coef_[0]
+    dual[1, theirs.support_] = theirs.dual_coef_[0]
+    if kernel == "linear":  # of few columns: many weights may give one plane
+        np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-4)
+    else:
+        assert np.array_equal(ours.support_, np.sort(theirs.support_))
+        np.testing.assert_allclose(*dual, atol=1e-3 * C)
+    # The objective is at its least value, up to tol.
+    slacks = np.maximum(1.0 - (2 * y - 1) * scores, 0.0)
+    norm2 = dual[0] @ (scores - ours.intercept_[0])
+    objective = 0.5 * norm2 + C * (weights * np.where(y == 0, 2.0, 1.0)) @ slacks
+    lower, upper = ours.interval_
+    assert lower * (1.0 - 1e-8) <= 1.0 / np.sqrt(2.0 * objective) <= upper * (1.0 + 1e-12)
+
+
 @pytest.mark.parametrize("make", [fm.gram, fm.features])
 def test_copies_of_points_are_one_point_with_the_sum_of_their_costs(make):
     rng = np.random.default_rng(91)
