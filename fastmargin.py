@@ -345,14 +345,12 @@ class Result(NamedTuple):
         if self.status == "infeasible":
             claim = f"no margin above {_written(self.upper, 2, _UP)}"
             if self.lower > 0.0:
-                claim += f", separable: rho >= {low}"
+                claim += f", rho >= {low}"
         else:
             gap = "undefined"
             if self.upper > 0.0:
                 gap = f"{(self.upper - self.lower) / self.upper:.2g}"
             claim = f"{low} <= rho <= {_written(self.upper, 6, _UP)}, relative gap {gap}"
-            if self.lower > 0.0 and self.status not in ("separated", "certified"):
-                claim += ", separable"
             if self.note:
                 claim += f"; {self.note}"
         iterations = _counted(self.n_iter, "iteration")
