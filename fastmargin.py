@@ -4987,7 +4987,7 @@ class _Pairs(_Store):
         return Rounding(margins, margins + 1.01 * _sum_error(self.n + 8), 0.0)
 
     def precise(self, G, v):
-        """Do as K does, for the class weights as computed: n_classes - 2 additions change the length of w so much.
+        """Do as K does, for the class weights as computed: n_classes - 2 additions change w, and margins, so much.
 
         A margin is half the difference of two rounded scores.  This adds up to 2 max_c |f_c(x_i)| 2^-53 to its error.
         """
@@ -5010,7 +5010,7 @@ class _Pairs(_Store):
             0.5 * math.fsum(squares),
             m,
             Rounding(
-                rounding.margins + error,
+                rounding.margins + error + of_weights,
                 rounding.square + 2.0 * error,
                 rounding.length * math.sqrt(2.0) + of_weights,
                 lost[self.point],

@@ -819,6 +819,24 @@ def test_points_with_both_labels_are_never_separated(seed):
     assert count >= 2 * len(fm.ALGORITHMS) and not wrong, "\n" + "\n".join(wrong)
 
 
+def test_class_weights_that_are_rounded_cost_digits_of_margins():
+    """Three classes, and points nearly on a line: a class weight is a sum of two weights, which rounding changes."""
+    X = np.array([[28541.0, 12468.0], [25888.0, 11404.0], [-5190.0, -1060.0]])
+    labels = [1, 0, 0]
+    G = fm.pair_gram(fm.features(X, normalize=None), labels, 3)
+    pairs = [(i, j) for i in range(3) for j in range(3) if j != labels[i]]
+    Z = [np.kron(np.eye(3)[labels[i]] - np.eye(3)[j], X[i]) for i, j in pairs]
+    exact_G = of_rows(np.array(Z))
+    exact_G = exact_G._replace(unit=exact_G.unit / 2)
+    p = exact.best_point(exact_G)
+    for precise in (False, True):
+        margin, norm = exact.exact_interval(exact_G, p, p)
+        lower, upper = fm.certificate(G, p, p, precise=precise)
+        assert exact.signed_square(Fraction(lower)) <= margin and norm <= exact.signed_square(
+            Fraction(upper)
+        )
+
+
 # ======================================================================================================
 # PLAIN SLACKS
 # ======================================================================================================
