@@ -2579,7 +2579,7 @@ def _fill_with_distances(scale, A, B, is_squared, out):
     lines = _lines(B, out.dtype)
     rows = _frozen(np.ascontiguousarray(A, out.dtype))
     given = scale, rows, lines, is_squared, out
-    # A subtraction and a square take a sixteenth of the time of an entry that is read.
+    # Threads pay from some 2^22 operations on, each of which is shorter than reading an entry.
     work = len(A) * lines.size // 16
     _enter_by_size(work, _fill_lines, _fill_lines_in_parallel, *given)
 
@@ -5155,8 +5155,8 @@ def _add_pair_block(K, point, right, wrong, other, other_right, other_wrong, out
 
 
 # Rounding.  A product gives G v and ||v||_G^2 as computed; the `Rounding` of G bounds how far they are from the true
-# ones.  A `_Separator` holds the margins and the length with these bounds, and `_ends` divides the ends of one by those
-# of the other, such that lower <= rho <= upper stays true.  The few operations after the product, a root, a quotient
+# ones.  A `_Separator` holds margins and a length with these bounds.  `_ends` moves each by its bound in the direction in
+# which lower <= rho <= upper stays true, and divides them.  The few operations after the product, a root, a quotient
 # and a difference, err by `_LAST` at most, relative to their result.  So upper - lower is the gap of the numbers as
 # computed, plus ``blur``, the width due to these bounds.
 #
@@ -5484,7 +5484,7 @@ def _by_products(G, alpha, p, rounding, precise, multiply):
 
 
 def _by_recurrences(G, alpha, p, rounding, held, drift):
-    """Return the same three by the products ``held`` that a loop keeps; None where squares may leave the range.
+    """Do as `_by_products`, by the products ``held`` that a loop keeps; return None where squares may leave the range.
 
     Errors are taken relative to ||v||_1; lengths of points would take longer.
     """
@@ -11630,7 +11630,7 @@ def max_margin(
         where no working set holds the support.
     (6) Newton steps on faces of at most 6,000 points; with a cost on those of at most 256 points in between.
 
-    With a cost the list is (1) over rows, (4) and (6).
+    With a cost the list is (1) over rows, and over more than 20,000 pairs, (4) and (6).
 
     For at most 256 points, or coordinates, those methods come first that solve all equations at once: (2) or (3).
 
@@ -12322,7 +12322,7 @@ class MaxMarginClassifier:
         Weight of the loss; inf for the hard margin.  Its scale is that of 1 / max_i G_ii, where G is K + c^2, c the
         constant feature or 0, after it is normalised.
     loss : {"squared_hinge", "hinge"}
-        l in the objective of a soft margin.  With "hinge" tables whose columns have different units need scaling.
+        l in the objective of a soft margin.  With "hinge" bring columns to one scale, as StandardScaler does.
     class_weight : dict, "balanced" or None
         w_i is the sample_weight of the point, 1 by default, times the weight of its class.  The weight of a class is 1
         if the dict does not name it.  "balanced" is (sum of all sample weights) / (n_classes (their sum in the class)).
