@@ -5155,8 +5155,8 @@ def _add_pair_block(K, point, right, wrong, other, other_right, other_wrong, out
 
 
 # Rounding.  A product gives G v and ||v||_G^2 as computed; the `Rounding` of G bounds how far they are from the true
-# ones.  A `_Separator` holds margins and a length with these bounds.  `_ends` moves each by its bound in the direction in
-# which lower <= rho <= upper stays true, and divides them.  The few operations after the product, a root, a quotient
+# ones.  A `_Separator` holds margins and a length with these bounds.  `_ends` moves each by its bound in the direction
+# in which lower <= rho <= upper stays true, and divides them.  The few operations after the product, a root, a quotient
 # and a difference, err by `_LAST` at most, relative to their result.  So upper - lower is the gap of the numbers as
 # computed, plus ``blur``, the width due to these bounds.
 #
