@@ -5293,10 +5293,11 @@ def _margin_with_slacks(G):
 
 
 @njit(cache=_CACHE, fastmath=_FAST, error_model="numpy")
-def _minimizing_step(m, rise, ridge, slope, curvature):
-    """Minimize slope t + curvature t^2 / 2 + sum_i max(0, 1 - m_i - t rise_i)^2 / (2 ridge_i), falling at t = 0.
+def _minimizing_step(m, rise, ridge, slope, curvature, width=math.inf):
+    """Minimize slope t + curvature t^2 / 2 + sum_i loss_i(1 - m_i - t rise_i), falling at t = 0.
 
-    Newton steps on the derivative, which is piecewise linear, between known bounds of its zero.
+    The loss of a slack x is 0 below 0, x^2 / (2 ridge_i) up to ``width``, and linear from there.  Newton steps on the
+    derivative, which is piecewise linear, between known bounds of its zero.
     """
     t = 1.0
     low = 0.0
@@ -5305,10 +5306,14 @@ def _minimizing_step(m, rise, ridge, slope, curvature):
         fall = -slope
         bend = curvature
         for i in range(m.size):
-            if m[i] + t * rise[i] < 1.0:
+            slack = 1.0 - (m[i] + t * rise[i])
+            if slack > 0.0:
                 pull = rise[i] / ridge[i]
-                fall += (1.0 - m[i]) * pull
-                bend += rise[i] * pull
+                if slack < width:
+                    fall += (1.0 - m[i]) * pull
+                    bend += rise[i] * pull
+                else:
+                    fall += width * pull
         root = fall / bend
         if abs(root - t) <= 1e-10 * t:
             t = root  # where a large C is multiplied by the square of what is left, more digits count
@@ -5317,7 +5322,7 @@ def _minimizing_step(m, rise, ridge, slope, curvature):
             low = t
         else:
             high = t
-        t = root if low < root < high else 0.5 * (low + high)
+        t = root if low < root < high else min(0.5 * (low + high), 4.0 * t)
     return t
 
 
@@ -5351,26 +5356,37 @@ def _with_squared_slacks(G, v, separator):
 
 
 def _best_multiple(m, norm2, cost, y, t):
-    """Return numbers near the t of least t^2 norm2 / 2 + min_b sum_i cost_i max(0, 1 - t m_i - b y_i), from a guess t.
+    """Return the t >= 0 of least t^2 norm2 / 2 + min_b sum_i cost_i max(0, 1 - t m_i - b y_i), from a guess t.
 
-    They are the last ends of an interval around it.  The derivative is t norm2 - pull'm, where pull'm falls as t grows:
-    so the best t is between any t and pull'm / norm2.
+    The least sum is convex and piecewise linear in t.  Of two of its pieces, sum - t rise, one to either side of the
+    best t, the larger is a lower bound, whose minimum is the next t: that of a piece, or where the two meet.
     """
-    low = 0.0
-    high = math.inf
+    best = 0.0
+    least = math.inf
+    sums = [math.nan, math.nan]
+    rises = [math.inf, 0.0]
+    bound = 0.0
     for _ in range(200):
         _, pull = _least_hinge_loss(t * m, cost, y)
-        of_slacks = float(pull @ m)
-        slope = t * norm2 - of_slacks
-        value = 0.5 * t * t * norm2 + (float(pull.sum()) - t * of_slacks)
-        if slope < 0.0:
-            low, high = t, min(high, of_slacks / norm2)
-        else:
-            low, high = max(low, of_slacks / norm2), t
-        if abs(slope) * (high - low) <= 1e-13 * value:
+        total = float(pull.sum())
+        rise = float(pull @ m)
+        value = 0.5 * t * t * norm2 + (total - t * rise)
+        if value < least:
+            best, least = t, value
+        side = 0 if t * norm2 < rise else 1
+        is_known = sums[side] == total and rises[side] == rise
+        if is_known or least <= (1.0 + 1e-13) * bound:
             break
-        t = 0.5 * (low + high)
-    return {low, high} - {0.0}
+        sums[side] = total
+        rises[side] = rise
+        meeting = (sums[0] - sums[1]) / (rises[0] - rises[1])
+        if math.isnan(meeting):  # only one side is known
+            meeting = rise / norm2
+        t = max(0.0, rises[1] / norm2, min(meeting, rises[0] / norm2))
+        bound = 0.5 * t * t * norm2 + max(
+            a - t * b for a, b in zip(sums, rises) if not math.isnan(a)
+        )
+    return best
 
 
 def _with_plain_slacks(G, v, separator):
@@ -5385,7 +5401,8 @@ def _with_plain_slacks(G, v, separator):
     goals = []
     if square > 0.0 and v.any():
         guess = min(float(np.abs(v).sum()) / square, guess)
-        goals = [1.0 / t for t in _best_multiple(proven, square, G.cost, y, guess)]
+        t = _best_multiple(proven, square, G.cost, y, guess)
+        goals = [1.0 / t] if t > 0.0 else []
     tried = [(_no_separator(v.size), 1.0 / guess), *((separator, goal) for goal in goals)]
     slacks = _margin_with_slacks(G)
     found = []
@@ -6044,11 +6061,15 @@ def _algorithm(function: _Algorithm) -> _Algorithm:
     return cast(_Algorithm, checked)
 
 
+def _alpha_alone(alpha, m, *_):
+    return alpha, alpha, m, m
+
+
 def drive(
     G: GramLike,
     loop: Callable[..., int],
     state: tuple[Array, ...],
-    solution: Callable[..., tuple[Array, ...]],
+    solution: Callable[..., tuple[Array, ...]] = _alpha_alone,
     parameters: tuple[Any, ...] | Callable[[int, int], tuple[Any, ...]] = (),
     *,
     max_iter: int,
@@ -6083,7 +6104,8 @@ def drive(
     solution : callable
         ``solution(*state) -> (alpha, p)``, or ``(alpha, p, G alpha, G p)`` where the loop keeps these.  p >= 0 may have
         any sum.  If alpha is p, return one array twice.  With G alpha and G p most checkpoints take no product; each
-        iteration may change their entries by 16 roundings, relative to s ||alpha||_1 and s ||p||_1.
+        iteration may change their entries by 16 roundings, relative to s ||alpha||_1 and s ||p||_1.  By default the
+        state begins with alpha and G alpha, and p is alpha.
     parameters : tuple or callable
         Other arguments of the loop: numbers, arrays that it only reads, functions of Python source.
         ``parameters(k, until)`` returns those of an entry into the loop, as for numbers of which every iteration takes
@@ -6139,7 +6161,7 @@ def drive(
     ...     return k
     >>> G = fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1])
     >>> state = tuple(np.zeros((2, 3)))
-    >>> fm.drive(G, worst_row, state, lambda alpha, m: (alpha, alpha, m, m), max_iter=100, separates=True).status
+    >>> fm.drive(G, worst_row, state, max_iter=100, separates=True).status
     'separated'
     """
     # 1. Check what the user gives, and compile a compiled loop, outside the clock, by an entry that goes nowhere.
@@ -6531,8 +6553,7 @@ def perceptron(
         G,
         _perceptron_loop,
         (alpha, m, np.zeros(1, np.int64)),
-        lambda alpha, m, place: (alpha, alpha, m, m),
-        (cyclic, _floor(G)),
+        parameters=(cyclic, _floor(G)),
         max_iter=max_iter,
         separates=True,
         products=lambda k: k / n,
@@ -6601,8 +6622,7 @@ def nkp(
         G,
         _nkp_loop,
         tuple(np.zeros((2, n))),
-        lambda alpha, m: (alpha, alpha, m, m),
-        (_floor(G, stop),),
+        parameters=(_floor(G, stop),),
         max_iter=max_iter,
         separates=stop is not None,
         products=lambda k: k / n,
@@ -7343,8 +7363,7 @@ def gradient_descent(
         G,
         _gradient_loop,
         tuple(np.zeros((4, len(G)))),
-        lambda alpha, m, q, Gq: (alpha, alpha, m, m),
-        (logistic, _free_labels_of(G), step / G.scale),
+        parameters=(logistic, _free_labels_of(G), step / G.scale),
         max_iter=max_iter,
         takes_free=not logistic,
         **options,
@@ -7433,8 +7452,12 @@ def normalized_gradient_descent(
         G,
         _normalized_loop,
         tuple(np.zeros((4, len(G)))),
-        lambda alpha, m, q, Gq: (alpha, alpha, m, m),
-        (_free_labels_of(G), by_norm, decay, step / (math.sqrt(G.scale) if by_norm else G.scale)),
+        parameters=(
+            _free_labels_of(G),
+            by_norm,
+            decay,
+            step / (math.sqrt(G.scale) if by_norm else G.scale),
+        ),
         max_iter=max_iter,
         takes_free=not by_norm,
         **options,
@@ -7994,8 +8017,7 @@ def diagonal_descent(
         G,
         _diagonal_loop,
         (alpha, m, found),
-        lambda alpha, m, found: (alpha, alpha, m, m),
-        lambda k, until: (bounds(k, until), step or 0.0),
+        parameters=lambda k, until: (bounds(k, until), step or 0.0),
         max_iter=max_iter,
         products=lambda k: found[1] + k,
         spent=spent,
@@ -8169,8 +8191,7 @@ def homotopic_subgradient(
         G,
         _homotopic_loop,
         tuple(np.zeros((2, len(G)))),
-        lambda alpha, m: (alpha, alpha, m, m),
-        (a, b, G.scale),
+        parameters=(a, b, G.scale),
         max_iter=max_iter,
         **options,
     )
@@ -9489,6 +9510,9 @@ _STEPS_PER_POINT = 8
 _SWEEPS = 4
 #   entries of factors that an iteration reads, about: Ctrl-C and callbacks wait 10 s at most
 _LONGEST_WALK = 10**10
+#   points of a set of clipped steps, at first; half of them may be between 0 and their cost; 20,000 up to x10 for pairs
+#   of several classes, 2,000 up to x2
+_CLIPPED_SET = 5000
 #   clipped steps for each point; share of the points of a set below which it shrinks
 _CLIPPED_STEPS = 100
 _SHRINKS = 0.7
@@ -9631,9 +9655,15 @@ class _Problem:
         has_enough = self.ridge.min() >= _LEAST_RIDGE * self.base_scale
         is_narrow = points._has_rows and points._width <= _FEW
         width = self.base._width if self.base._has_rows else math.inf
-        has_few = _has_few_coordinates_a_class if self.is_of_pairs else _has_few_coordinates
+        if not self.is_of_pairs:
+            has_few = _has_few_coordinates(self.base)
+        elif self.cost is None:
+            has_few = _has_few_coordinates_a_class(self.base)
+        else:  # equations of all classes at once
+            has_few = width <= _FEW and _has_few_coordinates(self.base)
         # Products with wide sparse rows are cheaper than equations.
-        is_in_coordinates = self.is_soft and width < self.n and has_few(self.base)
+        has_slacks = self.is_soft or self.cost is not None
+        is_in_coordinates = has_slacks and width < self.n and has_few
         self.is_in_coordinates = is_in_coordinates and (is_narrow or not self.is_sparse)
         fits = not self.is_on_demand or _is_in_single_range(points)
         self.takes_products = has_enough and fits and not self.is_in_coordinates
@@ -10243,7 +10273,7 @@ def _by_clipped_pairs(problem, aims, alpha, m, gap):
     high = np.append(np.maximum(signs * problem.cost, 0.0), end)
     x = np.append(signs * alpha, 0.0)
     v = np.append(signs * (1.0 - m), 0.0)
-    room = min(n, _LARGEST_SET)
+    room = min(n, _CLIPPED_SET)
     H = np.zeros((room + 1, room + 17), np.float32)
     placed = np.empty(0, np.int64)
     points = np.append(np.arange(room) * n // room, n)
@@ -10276,6 +10306,10 @@ def _by_clipped_pairs(problem, aims, alpha, m, gap):
         v[:n] = signs * (1.0 - m)
         if np.subtract(*_ends_of_pairs(x, v, low, high)) <= 2.0 * target:
             target *= max(min(0.5 * aims.gap / gap, 0.5), 0.05)
+        if 2 * np.count_nonzero((low < x) & (x < high)) > room and room < min(n, _LARGEST_SET):
+            room = min(n, 2 * room, _LARGEST_SET)
+            H = np.zeros((room + 1, room + 17), np.float32)
+            placed = placed[:0]
         points = _worst_pairs(x, v, low, high, room)
 
 
@@ -10455,46 +10489,56 @@ def _with_bias(rows, signs):
     return np.column_stack((rows, signs)), np.append(penalty, 0.0)
 
 
-def _newton_in_coordinates(rows, ridge, penalty, w, most=_MOST_NEWTON_STEPS):
-    """Minimize sum_j penalty_j w_j^2 / 2 + sum_i max(0, 1 - <z_i, w>)^2 / (2 r_i) over w, from this one on.
+def _newton_in_coordinates(rows, ridge, penalty, w, most=_MOST_NEWTON_STEPS, width=math.inf):
+    """Minimize sum_j penalty_j w_j^2 / 2 + sum_i loss_i(1 - <z_i, w>) over w, from this one on.
 
-    Return (w, weights, steps), after ``most`` steps at the latest, where weights_i = max(0, 1 - <z_i, w>) / r_i.
-    Equations are solved for columns scaled to length 1, so that the units of columns do not matter, and a multiple of
-    the identity keeps them definite.
+    The loss of a slack x is 0 below 0, x^2 / (2 r_i) up to ``width``, and linear from there.  Return (w, weights,
+    steps), after ``most`` steps at the latest, where weights_i are the slopes of the losses.  Equations are solved for
+    columns scaled to length 1, so that the units of columns do not matter, and a multiple of the identity keeps them
+    definite.
     """
-    m = rows @ w
+    m = _row_margins(rows, w)
     value = math.inf
     previous_w = w
     steps = 0
-    while steps < min(most, _MOST_NEWTON_STEPS):
+    while True:
         slacks = np.maximum(1.0 - m, 0.0)
+        weights = np.minimum(slacks, width) / ridge
         previous = value
-        value = (penalty * w) @ w + slacks @ (slacks / ridge)
+        value = (penalty * w) @ w + weights @ (2.0 * slacks - ridge * weights)
         if not value < previous:
             w = previous_w
             break
+        if steps == min(most, _MOST_NEWTON_STEPS):
+            break
         # 1. The direction
-        active = slacks > 0.0
+        active = np.flatnonzero((slacks > 0.0) & (slacks < width))
         columns = rows[active] / np.sqrt(ridge[active])[:, None]
         lengths = np.sqrt(penalty + np.einsum("ij,ij->j", columns, columns))
         lengths[lengths == 0.0] = 1.0
-        columns /= lengths
+        columns = np.ascontiguousarray((columns / lengths).T)
         definite = np.diag(penalty / lengths**2 + 4.0 * _EPS * w.size)
-        downhill = (slacks / ridge) @ rows - penalty * w
-        equations = definite + columns.T @ columns
+        downhill = -penalty * w
+        _combine_rows(rows, np.flatnonzero(weights), weights[weights > 0.0], downhill)
+        equations = definite + _table_product(columns, columns)
         direction = np.linalg.solve(equations, downhill / lengths) / lengths
-        if not downhill @ direction > 0.0:
+        if not downhill @ direction > _EPS * value:
             break
         # 2. The step along it
+        rise = _row_margins(rows, direction)
         pull = penalty * direction
-        t = _minimizing_step(
-            m, rows @ direction, ridge, (penalty * w) @ direction, pull @ direction
-        )
+        slope = (penalty * w) @ direction
+        t = _minimizing_step(m, rise, ridge, slope, pull @ direction, width)
         previous_w = w
         w = w + t * direction
-        m = rows @ w
+        m = _row_margins(rows, w)
         steps += 1
-    return w, np.maximum(1.0 - rows @ w, 0.0) / ridge, steps
+    slacks = np.maximum(1.0 - _row_margins(rows, w), 0.0)
+    return w, np.minimum(slacks, width) / ridge, steps
+
+
+def _row_margins(rows, w):
+    return _table_product(w[None], rows)[0]
 
 
 def _objective(m, norm2, ridge):
@@ -10600,7 +10644,7 @@ def _by_newton_steps(problem, aims, alpha, m, gap):
     """Make Newton steps in the coordinates of the separator, or of those of several classes."""
     base = problem.base
     word = "again"
-    if problem.is_of_pairs:
+    if problem.is_of_pairs and problem.cost is None:
         w = base._lift(alpha / problem.scale)
         # Equations get harder as slacks get fewer, and faces faster.
         few = 2 * _FEW
@@ -10612,11 +10656,37 @@ def _by_newton_steps(problem, aims, alpha, m, gap):
     else:
         rows, penalty = _with_bias(base.coordinates(), problem.free_labels)
         w = penalty * (alpha / problem.scale @ rows)
+        if problem.cost is not None:
+            return _by_widths(problem, aims, alpha, m, gap, rows, penalty, w)
         _, weights, steps = _newton_in_coordinates(rows, problem.ridge, penalty, w)
     problem.reads[0] += (2 * steps + 1) * problem.n**2
     if all(weights[side].any() for side in problem.sides):  # else all slacks are rounding
         alpha[:] = weights * problem.scale
     return word
+
+
+def _by_widths(problem, aims, alpha, m, gap, rows, penalty, w):
+    """Make Newton steps for plain slacks: those of the loss with a smaller and smaller ``width``."""
+    cost = problem.cost / problem.scale
+    width = min(1.0, gap)
+    best = math.inf
+    while True:
+        ridge = width / cost
+        w, weights, steps = _newton_in_coordinates(rows, ridge, penalty, w, width=width)
+        problem.reads[0] += (2 * steps + 1) * problem.n**2
+        if not all(weights[side].any() for side in problem.sides):
+            return "next"
+        previous = alpha.copy()
+        alpha[:] = np.minimum(weights * problem.scale, problem.cost)
+        problem.refresh(alpha, m)
+        gap = problem.gap(alpha, m)
+        if gap <= aims.gap:
+            return "again"
+        if not gap < _GAINED * best:  # what is left is the rounding of weights, which widths divide
+            alpha[:] = previous
+            return "next"
+        best = gap
+        width *= max(_LEFT, 0.5 * aims.gap / gap)
 
 
 def _in_coordinates(problem, tol, result, callback):
@@ -10832,6 +10902,13 @@ class _LowRank:
                 self.equations += sign * (rows.T @ rows)
         self.active = active
 
+    def scaled_equations(self):
+        """Return (lengths, equations): scaled by these on both sides, and definite where small ridges lose digits."""
+        lengths = np.sqrt(np.maximum(self.equations.diagonal(), 1.0))
+        equations = self.equations / np.outer(lengths, lengths)
+        equations.flat[:: lengths.size + 1] += 4.0 * _EPS * lengths.size
+        return lengths, equations
+
     def minimize(self):
         """Make the Newton steps (1); return the margins and the squared norm of f."""
         w = np.zeros(self.F.shape[1])
@@ -10841,7 +10918,8 @@ class _LowRank:
             weights = slacks / self.ridge
             self.activate(slacks > 0.0)
             downhill = weights @ self.F - w
-            step = np.linalg.solve(self.equations, downhill)
+            lengths, equations = self.scaled_equations()
+            step = np.linalg.solve(equations, downhill / lengths) / lengths
             if not downhill @ step > 1e-4 * (w @ w + slacks @ weights):
                 break
             rise = self.F @ step
@@ -10851,7 +10929,8 @@ class _LowRank:
 
     def preconditioner(self):
         """Return the function that multiplies by (F_A F_A' + R'_A)^-1."""
-        inverse = np.linalg.inv(self.equations)
+        lengths, equations = self.scaled_equations()
+        inverse = np.linalg.inv(equations) / np.outer(lengths, lengths)
         active = self.active
         ridge = self.ridge[active]
 
@@ -11528,10 +11607,14 @@ def _has_a_set(problem, support):
     return not is_taken and not _is_beyond_sets(problem, support)
 
 
+def _takes_clipped_pairs(problem, support):
+    return problem.cost is not None and not problem.is_in_coordinates
+
+
 _METHODS = (
     _Method(lambda problem, support: problem.descent is not None, _by_descent),
     _Method(lambda problem, support: problem.is_in_coordinates, _by_newton_steps),
-    _Method(lambda problem, support: problem.cost is not None, _by_clipped_pairs),
+    _Method(_takes_clipped_pairs, _by_clipped_pairs),
     _Method(_has_few_points, lambda *given: _by_faces(*given, _FEW)),
     _Method(_has_a_set, _by_pairs),
     _Method(lambda problem, support: problem.takes_products, _by_low_rank),
