@@ -654,8 +654,7 @@ def kernel_rows(job, steps, epochs, step, batch, X, y, X_test, y_test):
 )
 def ji21_fig4(run, images, tests, seeds, epochs, step, batch, steps):
     """Data: CIFAR-10, {images} training and {tests:,} test images, ten classes. Networks: small AlexNets. Tangent
-    kernel: of the gradients of a network's outputs; its error: of the predictor with its largest margin. Middle:
-    medians, ranges.
+    kernel: of the gradients of a network's outputs; its error: of the predictor with its largest margin.
 
     AlexNet with a quarter of its channels and dense layers of 512 units, at first uniform in ±1/√(fan-in), with biases
     for {seeds} seeds, without for half of them; SGD, step {step:g}, batches of {batch}. The seed, from {seed} on,
@@ -685,15 +684,17 @@ def _(table, walks, medians, gains):
     best = where(table, network="with biases", seed=with_biases["seed"][most])
     looks = itertools.cycle(zip((BLACK, "0.55", SKY, BLUE), ("-", "--", "-.", ":"), strict=True))
     for (epoch, rows), (color, dash) in zip(groups(best, "epoch"), looks, strict=False):
-        label = f"after {epoch:,.0f} epochs"
         look = {"color": color, "linestyle": dash}
+        label = f"{epoch:,.0f} epochs"
         walks.semilogx(rows["t"], 100 * rows["sampling_error"], label=label, **look)
     of_network = {"color": PURPLE, "linestyle": "-"}
     error = 100 * with_biases["network_error"][most]
-    walks.axhline(error, label="the network itself", **of_network)
-    walks.set(title="kernels of one network", xlabel="iterations of sampling")
+    walks.axhline(error, label="network itself", **of_network)
+    walks.set(
+        title="kernels of one network,\nby epochs of training", xlabel="iterations of sampling"
+    )
     plain(walks.xaxis, 1, 100, 10_000)
-    walks.legend(loc="upper right", borderaxespad=0.2)
+    walks.margins(x=0)
 
     part = where(ends, network="with biases")
     epochs = np.unique(part["epoch"])
@@ -705,24 +706,21 @@ def _(table, walks, medians, gains):
         rows = {"seed": part["seed"], "t": np.searchsorted(epochs, part["epoch"])}
         draw_seeds(medians, rows | {name: 100 * part[name]}, name, label, marker="o", **look)
     medians.set_xticks(places, [f"{epoch:,.0f}" for epoch in epochs])
-    medians.set(
-        title=f"{len(with_biases['seed'])} networks with biases", xlabel="epochs of training"
-    )
+    medians.set(title=f"{len(with_biases['seed'])} networks with biases,\nmedians and ranges")
+    medians.set_xlabel("epochs of training")
     medians.sharey(walks)
     for ax in (walks, medians):
-        ax.set(ylabel="test error in %", ylim=(71, 108), yticks=range(75, 101, 5))
+        ax.set(ylabel="test error in %", ylim=(71, 92))
         ax.label_outer()
-    name_ends(medians)
+        name_ends(ax)
 
     order = np.argsort(trained["change"])
     change, error = (100 * trained[name][order] for name in ("change", "change_error"))
     look = {"color": GREEN, "linestyle": "none", "marker": "o", "markersize": 4, "capsize": 2}
     gains.errorbar(change, -np.arange(len(order)), xerr=2 * error, elinewidth=1, **look)
     rule(gains, x=0)
-    gains.set(title=f"all {len(order)}, also without biases", yticks=[])
-    gains.set(
-        ylabel="networks", xlabel="change of the kernel's error\nin points, ± 2 standard errors"
-    )
+    gains.set(title=f"all {len(order)} networks,\nalso without biases", yticks=[])
+    gains.set(ylabel="networks", xlabel="change of kernel's error\nin points, ± 2 std. errors")
 
 
 @ji21_fig4.numbers
