@@ -1083,12 +1083,12 @@ def real_methods(lam, lam0, accel):
     quick={"steps": 60, "most": 1000},
 )
 def apidopoulos22_fig6(run, sigma2, sigma2_of_htru2, lam, lam0, accel, steps, most):
-    """Data: {sets}; {n} points, Gaussian kernel. Margin: of the worst point, below 0 on the wrong side. GD: gradient
+    """Data: {sets}; {n} points, Gaussian kernel. Gap: what is missing of the maximum margin, as a share. GD: gradient
     descent. Penalty of both descents: {fading}, λ₀ = {lam0:g}.
 
-    {widths}. {tests} points for testing. Descents: hinge loss and a ridge penalty, α = {accel:g}[[; λ₀ = 10 is on HTRU2
-    alone]]. Normalised GD and momentum: exponential loss; step t of GD is the gradient divided by its norm and by √t.
-    Maximum margin: certified to 1e-6 of itself.
+    Margin: of the worst point. {widths}. {tests} points for testing. Descents: hinge loss and a ridge penalty, α =
+    {accel:g}[[; λ₀ = 10 is on HTRU2 alone]]. Normalised GD and momentum: exponential loss; step t of GD is the gradient
+    divided by its norm and by √t. Maximum margin: certified to 1e-6 of itself.
     """
     run.facts["fading"] = penalty(lam, "λ₀")
     run.facts["widths"] = f"σ = {math.sqrt(sigma2):g}"
@@ -1130,31 +1130,39 @@ def _(table, *axes):
     sets = groups(table, "data")
     count = len(sets)
     for column, (data, part) in enumerate(sets):
-        margins, errors = axes[column::count]
-        margins.sharey(axes[0])
-        margins.sharex(errors)
+        gaps, errors = axes[column::count]
+        gaps.sharey(axes[0])
+        gaps.sharex(errors)
+        largest = where(part, method=EXACT)["margin"][0]
         for method, rows in groups(part, "method"):
             percent = 100 * rows["test_error"]
-            label = method.replace(", ", ",\n")
             if method == EXACT:
-                rule(margins, rows["margin"][0], label=label)
-                rule(errors, percent[0])
-            else:
-                margins.semilogx(rows["t"], rows["margin"], label=label, **LOOKS[method])
-                errors.plot(rows["t"], percent, **LOOKS[method])
-        margins.set(title=data, ylabel="margin")
+                words = "maximum\nmargin" if column == count - 1 else ""
+                level(errors, percent[0], words, above=False)
+                continue
+            gap = 1 - rows["margin"] / largest if largest > 0 else -rows["margin"]
+            label = method.replace(", ", ",\n")
+            gaps.loglog(rows["t"], gap, label=label, **LOOKS[method])
+            errors.plot(rows["t"], percent, **LOOKS[method])
+        gaps.set(title=data, ylabel="−margin, as none separates")
+        if largest > 0:
+            gaps.set_ylabel("relative gap of the margin")
+            level(gaps, 1, "" if column else "below:\nseparated", above=False)
         errors.set(xlabel="iterations t", ylabel="test error in %")
-        if part["test_error"].max() > 3 * part["test_error"].min() > 0:
-            errors.set_yscale("log")
-            plain(errors.yaxis, 0.1, 0.2, 0.3, 0.5, 1, 2, 3, 5, 10, 20, 30, 50)
-        for ax in (margins, errors):
+        for ax in (gaps, errors):
             ax.margins(x=0)
             plain(ax.xaxis, 1, 10, 100, 1000)
             ax.tick_params(axis="x", labelsize=8)
             ax.label_outer()
-        errors.tick_params(labelleft=True)  # each has a scale of its own
-    axes[0].set_ylim(bottom=-0.15)
-    name_ends(margins)
+        if part["test_error"].max() > 3 * part["test_error"].min() > 0:
+            errors.sharey(axes[count])
+            errors.set_yscale("log")
+            plain(errors.yaxis, 0.1, 0.2, 0.3, 0.5, 1, 2, 3, 5, 10, 20, 30, 50)
+        elif column:  # where the names of lines have their room
+            errors.yaxis.tick_right()
+            errors.tick_params(labelright=True)
+    plain(axes[0].yaxis)
+    name_ends(gaps)
 
 
 @apidopoulos22_fig6.table
