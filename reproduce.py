@@ -1331,11 +1331,12 @@ def _(table, errors, differences):
         places = []
         found = []
         for flipped, part in parts:
-            places.append(100 * flipped + k - (len(methods) - 1) / 2)  # side by side
+            places.append(100 * flipped + 0.5 * (k - (len(methods) - 1) / 2))  # side by side
             error = 100 * where(part, method=method)["test_error"]
             found.append([error, error - 100 * where(part, method=HINGE_PATH)["test_error"]])
         name = names.get(method, f"stopped early,\npenalty {method.split()[-1]}")
-        look = {"color": f"C{k}", "marker": "osD^v<>"[k % 7], "linestyle": "-", "linewidth": 1}
+        look = {"color": f"C{k}", "linestyle": "-", "linewidth": 1}
+        look |= {"marker": "osD^v<>"[k % 7], "markersize": 4}
         for ax, values in zip((errors, differences), np.swapaxes(found, 0, 1), strict=True):
             if ax is errors or method != HINGE_PATH:
                 deviation = values.std(axis=1, ddof=1) / math.sqrt(values.shape[1])
