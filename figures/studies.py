@@ -76,7 +76,7 @@ def quadrants(run):
     "After {slow} products momentum's interval is still {percent}\N{NO-BREAK SPACE}% wide; max_margin has nine digits "
     "after {fast} of one",
     minutes=0.05,
-    height=2.8,
+    panels=(1, 2),
     products=10_000,
     quick={"products": 1000},
 )
@@ -101,23 +101,36 @@ def front(run, products):
 
 
 @front.drawing
-def _(table, ax):
+def _(table, intervals, widths):
     slow = where(table, method="momentum")
     exact = where(table, method="max_margin")
     x = slow["products"]
     band = {"color": SKY, "alpha": 0.3, "linewidth": 0}
-    ax.fill_between(x, slow["lower"], slow["upper"], **band)
+    intervals.fill_between(x, slow["lower"], slow["upper"], **band)
     for end in ("lower", "upper"):
-        ax.plot(x, slow[end], color=BLUE, linestyle="-")
+        intervals.plot(x, slow[end], color=BLUE, linestyle="-")
     ends = np.append(exact["products"], x[-1])
     margin = exact["lower"][0]
     look = LOOKS["max_margin"] | {"marker": "o", "markevery": [0]}
-    ax.plot(ends, [margin, margin], **look)
-    note(ax, ends[0], 1.5 * margin, "max_margin:\nρ from here on", color=GREEN, va="bottom")
-    note(ax, 20, 3 * margin, "momentum: ρ lies in here", color=BLUE, ha="center")
-    ax.set(xscale="log", xlim=(0.1, x[-1]), ylim=(-2 * margin, 6 * margin))
-    ax.set(xlabel="products: kernel matrix times vector", ylabel="largest margin ρ")
-    plain(ax.xaxis)
+    intervals.plot(ends, [margin, margin], **look)
+    note(intervals, ends[0], 1.4 * margin, "max_margin", color=GREEN, va="bottom")
+    note(intervals, 20, 3.5 * margin, "momentum:\nρ lies in here", color=BLUE, ha="center")
+    intervals.set(title="certified interval", ylabel="largest margin ρ")
+    intervals.set_ylim(-2 * margin, 6 * margin)
+    numbers = front.numbers_of(table)
+    last = {"color": BLUE, "linestyle": "-", "marker": "o", "markevery": [-1]}
+    for rows, style in ((slow, last), (exact, look)):
+        widths.loglog(rows["products"], 1 - rows["lower"] / rows["upper"], **style)
+    words = f"momentum, {numbers['slow']} products:\n{numbers['percent']} %"
+    note(widths, x[-1] / 1.5, 1e-3, words, color=BLUE, va="top", ha="right")
+    words = f"max_margin, {numbers['fast']} products:\nbelow 10⁻⁹"
+    note(widths, 1.7 * ends[0], 3e-10, words, color=GREEN)
+    level(widths, 1, "below: separated", above=False)
+    widths.set(title="its width, over its upper end", ylabel="relative width", ylim=(1e-11, 20))
+    widths.set_yticks(10.0 ** np.arange(-9, 1, 3))
+    for ax in (intervals, widths):
+        ax.set(xscale="log", xlim=(0.1, 1.5 * x[-1]), xlabel="products: kernel matrix times vector")
+        plain(ax.xaxis, 0.1, 1, 10, 100, 1000, 10_000)
 
 
 @front.numbers
