@@ -484,7 +484,8 @@ def _(table, by_points, by_accuracy):
 
 @figure(
     "open2",
-    "Sampling with momentum comes to a gap of order 1/(ρ²T), the least possible at T < n",
+    "Sampling's gap falls in the end like 1/T² with momentum, like 1/T without; at equal angles it is the least "
+    "possible while T < n",
     minutes=1,
     data="mnist",
     panels=(1, 3),
@@ -500,8 +501,8 @@ def open2(run, n, equal, columns, seeds):
     """Data: n points of length 1; ρ: their largest margin. Sampling reads T random columns of the n × n kernel matrix.
     Gap: 1 − margin/ρ, the median of {seeds} runs; on the right the mean, of which the bound is proved.
 
-    Step 1, seeds from {seed} on. Images: Gaussian kernel, γ = 1; the others: linear kernel, ρ planted. Least possible:
-    by weights on T points. Proved: (4 ln n + 5.8 T)/(ρ²T(T + 3)).
+    Step 1, seeds from {seed} on. Images: Gaussian kernel, γ = 1; the others: linear kernel, ρ planted. Equal angles:
+    inner products of 1/2. Least possible: by weights on T points. Proved: (4 ln n + 5.8 T)/(ρ²T(T + 3)).
     """
     rng = run.rng()
     X, y, *_ = run.mnist(3, 5)
@@ -540,39 +541,40 @@ def open2(run, n, equal, columns, seeds):
 @open2.drawing
 def _(table, *axes):
     parts = groups(table, "panel")
-    for ax, (panel, _) in zip(axes, parts, strict=True):
-        ax.set(xscale="log", yscale="log", ylim=(1e-7, 100))
-        ax.set_title(panel.replace(", ", ",\n"))
-        ax.set(xlabel="columns T", ylabel="relative gap")
-        ax.margins(x=0)
-        plain(ax.xaxis, 1, 100, 10_000)
-        ax.label_outer()
-    for ax, (_, part) in zip(axes[:2], parts[:2], strict=True):
+    for ax, (panel, part), power in zip(axes, parts[:2], ("²", ""), strict=False):
         for data, rows in groups(part, "data"):
+            T = np.unique(rows["T"])
             gap = np.median(by_seed(rows, "gap"), axis=0)
-            name = data.rpartition(" points in ")[2].replace(", ", ",\n").replace(" of ", "\nof ")
-            ax.plot(np.unique(rows["T"]), gap, label=name)
-        most = part["T"].max()
-        T = np.geomspace(max(1, most / 4000), most, 2)
-        for power, words in ((1, "1/T  "), (2, "1/T²  ")):
-            ax.plot(T, 1e-3 * (T[0] / T) ** power, color=GREY, linestyle="-", linewidth=1)
-            note(ax, T[0] * 250 ** (1 / power), 4e-6, words, ha="right")
+            name = data.rpartition(" points in ")[2].replace(" of 3 and 5", "").replace(", ", ",\n")
+            ax.plot(T, gap, label=name)
+        guide = T[-1] * np.array([0.01, 1])  # below the last curve
+        fall = gap[-1] / 5 * (T[-1] / guide) ** (2 if power else 1)
+        ax.plot(guide, fall, color=GREY, linestyle="-", linewidth=1)
+        note(ax, guide[0], fall[0], f"1/T{power}  ", ha="right")
+        ax.set_title(panel)
     name_ends(axes[1])
     _, rows = parts[2]
     n = rows["n"][0]
     rho = rows["rho"][0]
     T = np.unique(rows["T"])
     look = LOOKS["sampling with momentum"]
-    axes[2].plot(T, by_seed(rows, "gap").mean(axis=0), **look)
+    label = "with\nmomentum"
+    axes[2].plot(T, by_seed(rows, "gap").mean(axis=0), label=label, **look)
     proved = 4 * (math.log(n) + (1 + math.log(math.cosh(1))) * T) / (rho**2 * T * (T + 3))
-    axes[2].plot(T, proved, **look | BOUND)
+    axes[2].plot(T, proved, label="proved", **look | BOUND)
     # Weights on T points have the margin 1/sqrt(2 + 2/T) or less, by another point.
     few = T[T < n]
     least = 1 - 1 / (rho * np.sqrt(2 + 2 / few))
     broad = {"color": GREY, "linestyle": "-", "linewidth": 7, "alpha": 0.4}
     axes[2].plot(few, least, **broad)
-    note(axes[2], 30, 5, "proved", color=SKY)
-    note(axes[2], 1.5, 8e-5, "blue: with\nmomentum; grey:\nleast possible\nfor T < n", va="top")
+    note(axes[2], 1.5, 2e-3, "grey: the\nleast possible\nwhile T < n", va="top")
+    axes[2].set_title(f"equal angles:\n{n:,.0f} points")
+    name_ends(axes[2])
+    for ax in axes:
+        ax.set(xscale="log", yscale="log", ylim=(1e-7, 100), xticks=(1, 100, 10_000))
+        ax.set(xlabel="columns T", ylabel="relative gap")
+        ax.margins(x=0)
+        ax.label_outer()
 
 
 # ======================================================================================================================
