@@ -697,6 +697,10 @@ def open3(run, conditions, draws, hardest, images, pairs, depth):
 @open3.drawing
 def _(table, along, reached):
     (problems, every), (images, one) = groups(table, "panel")
+    slopes = {  # words, and at what share of the steps
+        "diagonal descent": ("  slope 1/κ", 0.3),
+        "inertial descent, α = 3": ("slope tends to\nhalf of it, 1/(2κ)", 0.55),
+    }
     for method, rows in groups(one, "method"):
         distance = from_here_on(rows["distance"])
         far = distance > 1e-12
@@ -707,6 +711,11 @@ def _(table, along, reached):
             power, share = FALLS[method]
             fall = t**-power * (1 - 1 / rows["condition"][0]) ** (share * t)
             along.plot(t, fall * distance[-1] / fall[-1], **LOOKS[method] | BOUND)
+        if method in slopes:
+            words, place = slopes[method]
+            k = np.searchsorted(t, place * t[-1])
+            look = {"color": LOOKS[method]["color"], "va": "bottom"}
+            note(along, t[k], 3 * distance[k], words, **look)
     along.set(title=images, xlabel="iteration t", ylabel="distance to w*", ylim=(1e-12, 3))
     shapes = dict(zip(DESCENTS, "osD^", strict=True))
     for method, rows in groups(every, "method"):
