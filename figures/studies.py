@@ -771,7 +771,7 @@ def ln_mean_loss(m):
 def steps(run, n, d, seeds, steps):
     """Data: {seeds} drawn sets of {n:,} points (medians, ranges) and {images:,} images of MNIST, no kernel. Gap:
     missing share of the largest margin. Normalised GD: steps divided by the loss. Right: while the loss falls; rings:
-    first below e⁻¹⁰⁰.
+    first in the grey.
 
     Drawn sets: margin 0.05, {d} dimensions, spectrum 1/j, seeds from {seed} on. Images: digits 0 and 1, scaled to
     length 1 at most. All runs start at 0. Steps in units of 1/(longest point)². Gradient descent is on the logistic
@@ -824,14 +824,15 @@ def _(table, *axes):
             loss, gap = (np.median(by_seed(rows, name), axis=0) for name in ("ln_loss", "gap"))
             falls = loss <= np.minimum.accumulate(loss)
             against.plot(-loss[falls], gap[falls], **LOOKS[method])
-            dot = {"color": LOOKS[method]["color"], "fillstyle": "none"}  # which hides no other
-            dot |= {"markersize": 7, "markeredgewidth": 2}
-            against.plot(*first_below(rows), "o", zorder=3, **dot)
+            ring = {"color": LOOKS[method]["color"], "fillstyle": "none"}  # which hides no other
+            ring |= {"markersize": 7, "markeredgewidth": 2}
+            against.plot(*first_below(rows), "o", zorder=3, **ring)
         along.set(title=f"{problem}: along the iterations", xlabel="iteration")
         along.set(xlim=(10, part["t"].max()), ylabel="gap: 1 − margin / largest")
         against.set(title=f"{problem}: at the same loss", xlim=(1, 4e5))
         against.set_xlabel("−ln of the loss: a smaller loss →")
-        rule(against, x=100, zorder=1)
+        against.axvspan(100, 4e5, color="0.9", zorder=0)
+        note(against, 130, 2e-5, "loss below e⁻¹⁰⁰")
         level(along, 1, "")
         level(against, 1, "above: a point on its wrong side", 0.98, ha="right")
         name_ends(along)
