@@ -462,13 +462,8 @@ class TangentKernel(fm.Kernel):
 def tangent_gram(W, X, scaling):
     """Return K of a random network with the hidden weights W, (m, d); on demand where it would not fit into memory."""
     kernel = TangentKernel("tangent", degree=len(W), function=lambda X: X @ W.T)
-    if len(X) <= STORED:
-        return fm.gram(
-            X,
-            kernel=lambda A, B: kernel.block(kernel.prepare(A), kernel.prepare(B)),
-            normalize=scaling,
-        )
-    return fm.lazy_gram(X, kernel=kernel, normalize=scaling)
+    make = fm.gram if len(X) <= STORED else fm.lazy_gram
+    return make(X, kernel=kernel, normalize=scaling)
 
 
 def sampling_rows(job, width, steps, scaling, X, y, X_test, y_test):
