@@ -230,8 +230,8 @@ CERTIFIERS = {
     "ramdas14:theorem4",
     "Without a separator certificates come within the proved number of iterations",
     minutes=0.5,
-    panels=(1, "method"),
-    height=2.8,
+    panels=(2, 3),
+    height=2.2,
     n=200,
     d=40,
     thinnest=(1e-3, 0.1),
@@ -242,10 +242,11 @@ CERTIFIERS = {
 )
 def ramdas14_theorem4(run, n, d, thinnest, eps, trials, points):
     """Data: {n} points in {d} dimensions; the hull of all y·x holds a ball of radius |ρ| around 0. Certificate to ε: no
-    margin is ε or more. An iteration: the {n} × {n} kernel matrix times a vector, von Neumann's: a column of it.
+    margin is ε or more. An iteration: the {n} × {n} kernel matrix times a vector.
 
     Linear kernel, medians of {trials} draws, seed {seed}. ISNKPVN: with restarts and the ℓ2 prox. Proved: Theorem 4 for
-    ISNKPVN; √(8 ln n)/ε for SNKP; that of the subspace perceptron is ours.
+    ISNKPVN; √(8 ln n)/ε for SNKP; that of the subspace perceptron is ours. The CSV file has von Neumann's method, too,
+    of which an iteration is a column of the matrix.
     """
     if n < 2 * d:
         raise ValueError(f"n must be 2 d or more, the corners of the hull, got {n} and d = {d}")
@@ -273,24 +274,21 @@ def ramdas14_theorem4(run, n, d, thinnest, eps, trials, points):
 
 @ramdas14_theorem4.drawing
 def _(table, *axes):
-    looks = {"color": BLACK, "linestyle": "-"}, {"color": VERMILLION, "linestyle": "--"}
-    # Von Neumann's, of which no bound is drawn, is the last panel.
-    methods = sorted(groups(table, "method"), key=lambda named: math.isnan(named[1]["bound"][0]))
-    for ax, (method, part) in zip(axes, methods, strict=True):
-        proved = []
-        for (hull, rows), look in zip(groups(part, "hull"), looks, strict=True):
-            inverse = 1 / rows["eps"]
-            label = f"{hull},\n|ρ| = 1/{1 / rows['rho'][0]:,.0f}"
-            ax.loglog(inverse, rows["iterations"], label=label, **look)
-            bound = rows["bound"].tolist()
-            if bound not in proved:  # else that of the other hull
-                ax.plot(inverse, bound, **look | BOUND)
-                proved.append(bound)
-        ax.set(title=method, xlabel="1/ε", ylabel="iterations to a certificate", ylim=(2, 2e7))
-        ax.margins(x=0)
-        ax.label_outer()
-    note(axes[0], 0.96, 0.8, "broad:\nproved", ha="right", transform=axes[0].transAxes)
-    name_ends(ax)
+    """Draw a row for each hull, of the methods with a bound."""
+    panels = iter(axes)
+    for hull, part in groups(table, "hull"):
+        for method, rows in groups(part, "method"):
+            if np.isfinite(rows["bound"][0]):
+                ax = next(panels)
+                inverse = 1 / rows["eps"]
+                look = {"color": BLACK, "linestyle": "-"}
+                ax.loglog(inverse, rows["iterations"], label="needed", **look)
+                ax.plot(inverse, rows["bound"], label="proved", **look | BOUND)
+                ax.set(title="" if ax in axes[3:] else method, xlabel="1/ε", ylim=(2, 2e7))
+                ax.set_ylabel(f"{hull},\n|ρ| = 1/{1 / rows['rho'][0]:,.0f}:\niterations")
+                ax.margins(x=0)
+                ax.label_outer()
+        name_ends(ax)
 
 
 # ======================================================================================================================
@@ -464,13 +462,8 @@ class TangentKernel(fm.Kernel):
 def tangent_gram(W, X, scaling):
     """Return K of a random network with the hidden weights W, (m, d); on demand where it would not fit into memory."""
     kernel = TangentKernel("tangent", degree=len(W), function=lambda X: X @ W.T)
-    if len(X) <= STORED:
-        return fm.gram(
-            X,
-            kernel=lambda A, B: kernel.block(kernel.prepare(A), kernel.prepare(B)),
-            normalize=scaling,
-        )
-    return fm.lazy_gram(X, kernel=kernel, normalize=scaling)
+    make = fm.gram if len(X) <= STORED else fm.lazy_gram
+    return make(X, kernel=kernel, normalize=scaling)
 
 
 def sampling_rows(job, width, steps, scaling, X, y, X_test, y_test):
@@ -508,8 +501,8 @@ def sampling_rows(job, width, steps, scaling, X, y, X_test, y_test):
 
 @figure(
     "ji21:fig3",
-    "On {images} images sampling with momentum ends {averaged} the averaged batch perceptron in margin, and {last} its "
-    "last iterate",
+    "On {images} images sampling with momentum ends {last} the batch perceptron's last iterate in margin, and "
+    "{averaged} its average",
     is_measured=True,
     minutes=4.5,
     data="mnist",
@@ -524,8 +517,9 @@ def sampling_rows(job, width, steps, scaling, X, y, X_test, y_test):
     sample={"images": 2000, "seeds": 1, "steps": 2**13},
 )
 def ji21_fig3(run, width, images, seeds, steps, scaling):
-    """Data: {n:,} images of MNIST, ten digits; tangent kernel of a random ReLU network. {lines}. Gap: 1 − margin /
-    largest. Margin: of the worst pair of an image and a wrong digit; the largest: the least certified upper bound.
+    """Data: {images:,} images of MNIST, ten digits; tangent kernel of a random ReLU network; seeds: {seeds}, medians
+    and ranges. Gap: 1 − margin / largest, with its last value at the name. Margin: of the worst pair of an image and a
+    wrong digit; the largest: the least certified upper bound.
 
     Network of width {width}, features scaled to length 1 at most; scaling=unit: to length 1. {pairs:,} pairs, {tests:,}
     test images. An iteration is a column of the kernel matrix. Weights and samples by seed, from {seed} on; sampling
@@ -533,8 +527,7 @@ def ji21_fig3(run, width, images, seeds, steps, scaling):
     the bound is that of 64 products of the subspace perceptron. All images, the paper's size: images=60000 seeds=1.
     """
     X, y, X_test, y_test = (array[:images] for array in run.mnist())
-    run.facts |= {"n": len(y), "tests": len(y_test), "pairs": 9 * len(y)}
-    run.facts["lines"] = f"Medians and ranges of {seeds} seeds" if seeds > 1 else "One seed"
+    run.facts |= {"images": len(y), "tests": len(y_test), "pairs": 9 * len(y)}
     jobs = [(method, seed) for seed in range(run.seed, run.seed + seeds) for method in SAMPLERS]
     for method in ("sampling without momentum", "sampling without momentum, step of Theorem 4.1"):
         jobs.append((method, run.seed))
@@ -552,23 +545,25 @@ def _(table, gaps, errors):
     table["percent"] = 100 * table["test_error"]
     small_step = math.sqrt(math.log(9 * table["images"][0]) / table["t"].max())
     labels = {
-        "sampling with momentum": "sampling\nwith momentum",
-        "batch perceptron": "batch perceptron,\naveraged",
+        "sampling with momentum": "sampling with\nmomentum",
+        "batch perceptron": "batch perceptron,\naverage",
         "batch perceptron, last iterate": "batch perceptron,\nlast iterate",
         "sampling without momentum": "without momentum,\nstep 1",
         "sampling without momentum, step of Theorem 4.1": (
-            f"without momentum,\nstep {small_step:.2g}: Theorem 4.1"
+            f"without momentum,\nstep {small_step:.2g} (Thm 4.1)"
         ),
     }
     for method, rows in groups(table, "method"):
         if method != EXACT:
-            label = labels[method]
+            last = np.median(where(rows, t=rows["t"].max())["gap"])
+            label = f"{labels[method]}: {last:.2g}"
             draw_seeds(gaps, rows, "gap", label, **LOOKS[method])
             draw_seeds(errors, rows, "percent", label, **LOOKS[method])
-    gaps.set(xscale="log", yscale="log", ylabel="relative gap", ylim=(0.03, 100))
-    errors.set(xscale="log", ylabel="test error in %", ylim=(0, 60))
+    gaps.set(xscale="log", yscale="log", ylabel="relative gap")
+    errors.set(xscale="log", yscale="log", ylabel="test error in %")
     level(gaps, 1, "below: all pairs right", above=False)
     plain(gaps.yaxis)
+    plain(errors.yaxis, 1, 2, 3, 5, 10, 20, 30, 50, 100)
     for ax in (gaps, errors):
         ax.set_xlabel("iterations: columns of the kernel matrix")
         plain(ax.xaxis)
@@ -654,8 +649,7 @@ def kernel_rows(job, steps, epochs, step, batch, X, y, X_test, y_test):
 )
 def ji21_fig4(run, images, tests, seeds, epochs, step, batch, steps):
     """Data: CIFAR-10, {images} training and {tests:,} test images, ten classes. Networks: small AlexNets. Tangent
-    kernel: of the gradients of a network's outputs; its error: of the predictor with its largest margin. Middle:
-    medians, ranges.
+    kernel: of the gradients of a network's outputs; its error: of the predictor with its largest margin.
 
     AlexNet with a quarter of its channels and dense layers of 512 units, at first uniform in ±1/√(fan-in), with biases
     for {seeds} seeds, without for half of them; SGD, step {step:g}, batches of {batch}. The seed, from {seed} on,
@@ -685,15 +679,17 @@ def _(table, walks, medians, gains):
     best = where(table, network="with biases", seed=with_biases["seed"][most])
     looks = itertools.cycle(zip((BLACK, "0.55", SKY, BLUE), ("-", "--", "-.", ":"), strict=True))
     for (epoch, rows), (color, dash) in zip(groups(best, "epoch"), looks, strict=False):
-        label = f"after {epoch:,.0f} epochs"
         look = {"color": color, "linestyle": dash}
+        label = f"{epoch:,.0f} epochs"
         walks.semilogx(rows["t"], 100 * rows["sampling_error"], label=label, **look)
     of_network = {"color": PURPLE, "linestyle": "-"}
     error = 100 * with_biases["network_error"][most]
-    walks.axhline(error, label="the network itself", **of_network)
-    walks.set(title="kernels of one network", xlabel="iterations of sampling")
+    walks.axhline(error, label="network itself", **of_network)
+    walks.set(
+        title="kernels of one network,\nby epochs of training", xlabel="iterations of sampling"
+    )
     plain(walks.xaxis, 1, 100, 10_000)
-    walks.legend(loc="upper right", borderaxespad=0.2)
+    walks.margins(x=0)
 
     part = where(ends, network="with biases")
     epochs = np.unique(part["epoch"])
@@ -705,24 +701,21 @@ def _(table, walks, medians, gains):
         rows = {"seed": part["seed"], "t": np.searchsorted(epochs, part["epoch"])}
         draw_seeds(medians, rows | {name: 100 * part[name]}, name, label, marker="o", **look)
     medians.set_xticks(places, [f"{epoch:,.0f}" for epoch in epochs])
-    medians.set(
-        title=f"{len(with_biases['seed'])} networks with biases", xlabel="epochs of training"
-    )
+    medians.set(title=f"{len(with_biases['seed'])} networks with biases,\nmedians and ranges")
+    medians.set_xlabel("epochs of training")
     medians.sharey(walks)
     for ax in (walks, medians):
-        ax.set(ylabel="test error in %", ylim=(71, 108), yticks=range(75, 101, 5))
+        ax.set(ylabel="test error in %", ylim=(71, 92))
         ax.label_outer()
-    name_ends(medians)
+        name_ends(ax)
 
     order = np.argsort(trained["change"])
     change, error = (100 * trained[name][order] for name in ("change", "change_error"))
     look = {"color": GREEN, "linestyle": "none", "marker": "o", "markersize": 4, "capsize": 2}
     gains.errorbar(change, -np.arange(len(order)), xerr=2 * error, elinewidth=1, **look)
     rule(gains, x=0)
-    gains.set(title=f"all {len(order)}, also without biases", yticks=[])
-    gains.set(
-        ylabel="networks", xlabel="change of the kernel's error\nin points, ± 2 standard errors"
-    )
+    gains.set(title=f"all {len(order)} networks,\nalso without biases", yticks=[])
+    gains.set(ylabel="networks", xlabel="change of kernel's error\nin points, ± 2 std. errors")
 
 
 @ji21_fig4.numbers
@@ -1085,12 +1078,12 @@ def real_methods(lam, lam0, accel):
     quick={"steps": 60, "most": 1000},
 )
 def apidopoulos22_fig6(run, sigma2, sigma2_of_htru2, lam, lam0, accel, steps, most):
-    """Data: {sets}; {n} points, Gaussian kernel. Margin: of the worst point, below 0 on the wrong side. GD: gradient
+    """Data: {sets}; {n} points, Gaussian kernel. Gap: what is missing of the maximum margin, as a share. GD: gradient
     descent. Penalty of both descents: {fading}, λ₀ = {lam0:g}.
 
-    {widths}. {tests} points for testing. Descents: hinge loss and a ridge penalty, α = {accel:g}[[; λ₀ = 10 is on HTRU2
-    alone]]. Normalised GD and momentum: exponential loss; step t of GD is the gradient divided by its norm and by √t.
-    Maximum margin: certified to 1e-6 of itself.
+    Margin: of the worst point. {widths}. {tests} points for testing. Descents: hinge loss and a ridge penalty, α =
+    {accel:g}[[; λ₀ = 10 is on HTRU2 alone]]. Normalised GD and momentum: exponential loss; step t of GD is the gradient
+    divided by its norm and by √t. Maximum margin: certified to 1e-6 of itself.
     """
     run.facts["fading"] = penalty(lam, "λ₀")
     run.facts["widths"] = f"σ = {math.sqrt(sigma2):g}"
@@ -1132,31 +1125,39 @@ def _(table, *axes):
     sets = groups(table, "data")
     count = len(sets)
     for column, (data, part) in enumerate(sets):
-        margins, errors = axes[column::count]
-        margins.sharey(axes[0])
-        margins.sharex(errors)
+        gaps, errors = axes[column::count]
+        gaps.sharey(axes[0])
+        gaps.sharex(errors)
+        largest = where(part, method=EXACT)["margin"][0]
         for method, rows in groups(part, "method"):
             percent = 100 * rows["test_error"]
-            label = method.replace(", ", ",\n")
             if method == EXACT:
-                rule(margins, rows["margin"][0], label=label)
-                rule(errors, percent[0])
-            else:
-                margins.semilogx(rows["t"], rows["margin"], label=label, **LOOKS[method])
-                errors.plot(rows["t"], percent, **LOOKS[method])
-        margins.set(title=data, ylabel="margin")
+                words = "maximum\nmargin" if column == count - 1 else ""
+                level(errors, percent[0], words, above=False)
+                continue
+            gap = 1 - rows["margin"] / largest if largest > 0 else -rows["margin"]
+            label = method.replace(", ", ",\n")
+            gaps.loglog(rows["t"], gap, label=label, **LOOKS[method])
+            errors.plot(rows["t"], percent, **LOOKS[method])
+        gaps.set(title=data, ylabel="−margin, as none separates")
+        if largest > 0:
+            gaps.set_ylabel("relative gap of the margin")
+            level(gaps, 1, "" if column else "below:\nseparated", above=False)
         errors.set(xlabel="iterations t", ylabel="test error in %")
-        if part["test_error"].max() > 3 * part["test_error"].min() > 0:
-            errors.set_yscale("log")
-            plain(errors.yaxis, 0.1, 0.2, 0.3, 0.5, 1, 2, 3, 5, 10, 20, 30, 50)
-        for ax in (margins, errors):
+        for ax in (gaps, errors):
             ax.margins(x=0)
             plain(ax.xaxis, 1, 10, 100, 1000)
             ax.tick_params(axis="x", labelsize=8)
             ax.label_outer()
-        errors.tick_params(labelleft=True)  # each has a scale of its own
-    axes[0].set_ylim(bottom=-0.15)
-    name_ends(margins)
+        if part["test_error"].max() > 3 * part["test_error"].min() > 0:
+            errors.sharey(axes[count])
+            errors.set_yscale("log")
+            plain(errors.yaxis, 0.1, 0.2, 0.3, 0.5, 1, 2, 3, 5, 10, 20, 30, 50)
+        elif column:  # where the names of lines have their room
+            errors.yaxis.tick_right()
+            errors.tick_params(labelright=True)
+    plain(axes[0].yaxis)
+    name_ends(gaps)
 
 
 @apidopoulos22_fig6.table
@@ -1325,11 +1326,12 @@ def _(table, errors, differences):
         places = []
         found = []
         for flipped, part in parts:
-            places.append(100 * flipped + k - (len(methods) - 1) / 2)  # side by side
+            places.append(100 * flipped + 0.5 * (k - (len(methods) - 1) / 2))  # side by side
             error = 100 * where(part, method=method)["test_error"]
             found.append([error, error - 100 * where(part, method=HINGE_PATH)["test_error"]])
         name = names.get(method, f"stopped early,\npenalty {method.split()[-1]}")
-        look = {"color": f"C{k}", "marker": "osD^v<>"[k % 7], "linestyle": "-", "linewidth": 1}
+        look = {"color": f"C{k}", "linestyle": "-", "linewidth": 1}
+        look |= {"marker": "osD^v<>"[k % 7], "markersize": 4}
         for ax, values in zip((errors, differences), np.swapaxes(found, 0, 1), strict=True):
             if ax is errors or method != HINGE_PATH:
                 deviation = values.std(axis=1, ddof=1) / math.sqrt(values.shape[1])

@@ -33,6 +33,7 @@ import multiprocessing
 import os
 import re
 import signal
+import string
 import sys
 import tarfile
 import tempfile
@@ -214,6 +215,9 @@ class Figure:
         text = " | ".join(" ".join(part.split()) for part in paragraphs)
         text = text.format(**{"seed": run.seed} | sizes | run.facts)
         other = {name: size for name, size in sizes.items() if size != self.sizes[name]}
+        if self.is_measured:  # the title is the finding, and the paragraph below it has these
+            told = {field for _, field, *_ in string.Formatter().parse(paragraphs[0])}
+            other = {name: size for name, size in other.items() if name not in told}
         heading = in_words(self.key, run.named() | other)
         if run.sampled:
             heading += f" on a sample of {', '.join(sorted(run.sampled))}"
