@@ -61,7 +61,7 @@ def linear_models():
 
 @pytest.mark.parametrize("number", range(4))
 def test_the_margin_that_a_model_of_scikit_learn_has(datasets, number):
-    """In the four lines of the README; the model's own values say the same, to their digits."""
+    """In the lines of the manual; the model's own values say the same, to their digits."""
     X, kind = datasets.load_iris(return_X_y=True)
     y = np.where(kind == 0, 1, -1)
     model = linear_models()[number].fit(X, y)
@@ -86,7 +86,7 @@ def test_svc_on_the_first_example_of_the_readme(linear_svc, tol):
     """By its weights it has a margin that no surface has; what its surface has, by its own values, is less."""
     from sklearn.svm import SVC
 
-    text = (Path(fm.__file__).parent / "README.md").read_text(encoding="utf-8")
+    text = (Path(fm.__file__).parent / "figures" / "MANUAL.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\|SVC.*?\|(0\.\d+) to (0\.\d+)\|", text, re.MULTILINE)
     claims, holds = np.array(rows, dtype=float)
     X, y, G = first_example()
@@ -116,7 +116,7 @@ def quadratic_program(K, y):
 def test_the_cause_of_what_svc_loses_on_the_first_example_of_the_readme(single):
     """PIQP comes to the largest margin, and from kernel values in single precision to both numbers of SVC."""
     pytest.importorskip("piqp")
-    text = (Path(fm.__file__).parent / "README.md").read_text(encoding="utf-8")
+    text = (Path(fm.__file__).parent / "figures" / "MANUAL.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\|SVC.*?\|(0\.\d+) to (0\.\d+)\|", text, re.MULTILINE)
     [said] = re.findall(r"^\|PIQP.*?\|(0\.\d+)\|", text, re.MULTILINE)
     X, y, G = first_example()
