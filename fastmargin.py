@@ -5363,29 +5363,25 @@ def _best_multiple(m, norm2, cost, y, t):
     """
     best = 0.0
     least = math.inf
-    sums = [math.nan, math.nan]
-    rises = [math.inf, 0.0]
     bound = 0.0
+    pieces = [None, None]  # (sum, rise) where the objective falls, and where it rises
     for _ in range(200):
         _, pull = _least_hinge_loss(t * m, cost, y)
-        total = float(pull.sum())
-        rise = float(pull @ m)
-        value = 0.5 * t * t * norm2 + (total - t * rise)
+        piece = (float(pull.sum()), float(pull @ m))
+        value = 0.5 * t * t * norm2 + (piece[0] - t * piece[1])
         if value < least:
             best, least = t, value
-        side = 0 if t * norm2 < rise else 1
-        is_known = sums[side] == total and rises[side] == rise
-        if is_known or least <= (1.0 + 1e-13) * bound:
+        side = int(t * norm2 >= piece[1])
+        if pieces[side] == piece or least <= (1.0 + 1e-13) * bound:
             break
-        sums[side] = total
-        rises[side] = rise
-        meeting = (sums[0] - sums[1]) / (rises[0] - rises[1])
-        if math.isnan(meeting):  # only one side is known
-            meeting = rise / norm2
-        t = max(0.0, rises[1] / norm2, min(meeting, rises[0] / norm2))
-        bound = 0.5 * t * t * norm2 + max(
-            a - t * b for a, b in zip(sums, rises) if not math.isnan(a)
-        )
+        pieces[side] = piece
+        t = max(piece[1] / norm2, 0.0)
+        if None not in pieces:
+            (falling, steepest), (rising, flattest) = pieces
+            t = max(flattest / norm2, 0.0)
+            if steepest > flattest:
+                t = max(t, min((falling - rising) / (steepest - flattest), steepest / norm2))
+        bound = 0.5 * t * t * norm2 + max(of[0] - t * of[1] for of in pieces if of is not None)
     return best
 
 
@@ -9437,19 +9433,21 @@ def steepest_descent(
 # With a cost alpha_i <= s C_i as well; the best multiple is one at which no weight exceeds its cost, and the relative
 # gap is that of the ends that `certificate` has with slacks.
 #
-# Methods.  An iteration of the loop, `_exact_loop`, runs one method of this list on the problem; the driver certifies:
+# Methods.  An iteration of the loop, `_exact_loop`, runs one method of `_METHODS` on the problem; the driver certifies:
 #
-#     descent       steps on one weight after another, by rows with slacks; over pairs on all weights of one point
-#     Newton steps  in the coordinates of the separator, where every point has a ridge
-#     clipped steps on pairs of weights, in single precision, with a cost
-#     faces         for few points: Newton steps on the faces of a working set, by an updated Cholesky factor
-#     pair steps    on a working set, in single precision, as it takes in violators until none is left
-#     products      Newton steps by conjugate gradients, which a low rank preconditions
-#     faces         for a larger support
+#     descent        steps on one weight after another, by rows with slacks; over pairs on all weights of one point
+#     Newton steps   in the coordinates of the separator, where every point has slacks
+#     clipped pairs  with a cost: pair steps within bounds, in single precision, on working sets
+#     small faces    Newton steps on the faces of a working set, by an updated Cholesky factor: for few points, and
+#                    first for a hard margin where entries are evaluated or the intercept is free
+#     pair steps     on a working set, in single precision, as it takes in violators until none is left
+#     low rank       Newton steps by conjugate gradients, which a low rank preconditions
+#     large faces    faces of a larger support
+#     clipped faces  with a cost: faces of few points, solved anew each time
 #
-# A method says "again" if another run of it may help, and "next" if not.  It goes on if it said "again" and the
-# iteration has gained.  Else the next method of the list follows that takes the problem.  At the end of the list the
-# run is over.
+# A method says "again" unless it knows that another run of it cannot help: then it says "next".  It goes on if it said
+# "again" and the iteration has gained.  Else the next method of the list follows that takes the problem.  At the end of
+# the list the run is over.
 
 # Limits and shares, each with one meaning.  After a semicolon stands what another value did.  Measured on 33 problems
 # of 50 to 5,000 points: MNIST pairs by rbf, linear and polynomial kernels, blobs, noisy labels; hard and soft, dense,
@@ -9480,7 +9478,7 @@ _KEPT = 1 << 25
 #   features of a low rank, over the root of what a product reads for a point, n / 2 of a kernel; twice: equations
 #   against products; n = 50,000 and C = 1: 8 x1.29
 _LANDMARKS = 5
-#   least ridge, in units of s, with which conjugate gradients and descent can
+#   least ridge, in units of the largest G_ii without it, with which conjugate gradients and descent can
 _LEAST_RIDGE = 1e-8
 
 # What is aimed at:
@@ -9557,9 +9555,9 @@ class _Aims(NamedTuple):
     eps: float
 
     def after(self, gap):
-        """Return the aims of an iteration: at least half of the gap that it begins with.
+        """Return the aims of an iteration that begins with this gap: it leaves half of it at most.
 
-        Where this was small enough before, the certificate has asked for more.
+        Where the gap was small enough before, the certificate has asked for more.
         """
         gap = min(self.gap, 0.5 * gap)
         return self._replace(gap=gap, set_gap=0.5 * gap)
@@ -9588,7 +9586,8 @@ def _aims(problem, tol):
 class _Problem:
     """G as the solver scales it, read by entries, columns and products; it counts what is read.
 
-    With a free intercept G + h y' + y h' is read in place of G, where h belongs to an origin that `begin` chooses.
+    With a free intercept, and no cost, G + h y' + y h' is read in place of G, where h belongs to an origin that `begin`
+    chooses.
 
     Attributes
     ----------
@@ -9607,7 +9606,7 @@ class _Problem:
     shift : h, or None for 0, as before `begin` and after `finish`
     origin, penalty : v of the origin Z'v and k that `begin` chose, None and 0.0 before
     sides : index arrays of points, each of which has the same share of the weight: all points, or the two classes
-    lengths : length_i, of the G that is read
+    lengths : length_i, of the G that is read; y with a cost, so that `place` fills in y_i y_j G_ij / s
     relative_lengths : those of G that rounding is relative to, see `Rounding`
     reads : array of one entry, how many entries of G have been read; a product counts as n^2, also
         where half of a matrix is read
@@ -9662,9 +9661,8 @@ class _Problem:
         else:  # equations of all classes at once
             has_few = width <= _FEW and _has_few_coordinates(self.base)
         # Products with wide sparse rows are cheaper than equations.
-        has_slacks = self.is_soft or self.cost is not None
-        is_in_coordinates = has_slacks and width < self.n and has_few
-        self.is_in_coordinates = is_in_coordinates and (is_narrow or not self.is_sparse)
+        has_few = has_few and width < self.n and (is_narrow or not self.is_sparse)
+        self.is_in_coordinates = has_few and (self.is_soft or self.cost is not None)
         fits = not self.is_on_demand or _is_in_single_range(points)
         self.takes_products = has_enough and fits and not self.is_in_coordinates
         self.descent = None
@@ -10297,6 +10295,7 @@ def _by_clipped_pairs(problem, aims, alpha, m, gap):
         # 2. Does it go on?
         gap = problem.gap(alpha, m)
         if gap <= aims.gap:
+            _polish(problem, alpha, m)
             return "again"
         patience = _PATIENT_STEPS if gap < _GAINED * best else patience - 1
         if patience == 0 or (steps > most and gap > _CLOSER * best):
@@ -10424,28 +10423,40 @@ def _step_on_face(Q, v, x, low, high, is_free):
     return moved, t == farthest
 
 
+def _minimize_on_face(problem, alpha, m, points):
+    """Go towards the minimum on the face of these points, as far as bounds allow; return True if it is reached."""
+    is_free = problem.free_labels is not None
+    if points.size <= is_free:
+        return True
+    signs = problem.free_labels[points] if is_free else np.ones(points.size)
+    Q = problem.G.block(points, points) / problem.scale
+    Q *= signs[:, None] * signs
+    ends = np.sort([np.zeros(points.size), signs * problem.cost[points]], axis=0)
+    given = (Q, signs * (1.0 - m[points]), signs * alpha[points], *ends)
+    x, is_reached = _step_on_face(*given, is_free)
+    problem.change(alpha, m, points, np.abs(x))
+    return is_reached
+
+
+def _polish(problem, alpha, m):
+    """Go to the minimum on the face of the points between 0 and their cost, if these are few."""
+    points = np.flatnonzero((alpha > 0.0) & (alpha < problem.cost))
+    if points.size <= _FEW:
+        _minimize_on_face(problem, alpha, m, points)
+
+
 def _by_clipped_faces(problem, aims, alpha, m, gap):
     """Make Newton steps on faces of few points, which the worst violator enters at the minimum on each."""
     is_free = problem.free_labels is not None
     signs = problem.free_labels if is_free else np.ones(problem.n)
-    low = np.minimum(signs * problem.cost, 0.0)
-    high = np.maximum(signs * problem.cost, 0.0)
-    x = signs * alpha
-    is_inside = (low < x) & (x < high)
+    is_inside = (alpha > 0.0) & (alpha < problem.cost)
     for _ in range(_STEPS_PER_POINT * _FEW):
         # 1. A step on the face
         points = np.flatnonzero(is_inside)
         if points.size > _FEW:
             return "next"
-        v = signs * (1.0 - m)
-        is_lowest = True
-        if points.size > is_free:
-            Q = problem.G.block(points, points) / problem.scale
-            Q *= signs[points, None] * signs[points]
-            given = (x[points], low[points], high[points])
-            x[points], is_lowest = _step_on_face(Q, v[points], *given, is_free)
-            is_inside[points] = (low[points] < x[points]) & (x[points] < high[points])
-            problem.change(alpha, m, points, np.abs(x[points]))
+        is_lowest = _minimize_on_face(problem, alpha, m, points)
+        is_inside[points] = (alpha[points] > 0.0) & (alpha[points] < problem.cost[points])
         # 2. At its minimum the worst violator enters, or of an empty face with a free intercept the worst pair.
         if not is_lowest:
             continue
@@ -10453,8 +10464,10 @@ def _by_clipped_faces(problem, aims, alpha, m, gap):
         if gap <= aims.gap:
             return "again"
         v = signs * (1.0 - m)
-        rises = np.where(~is_inside & (x < high), v, -np.inf)
-        falls = np.where(~is_inside & (x > low), v, np.inf)
+        # x_i = y_i alpha_i rises as alpha_i rises where y_i = 1, and else as alpha_i falls.
+        rooms = [alpha < problem.cost, alpha > 0.0]
+        rises = np.where(~is_inside & np.where(signs > 0.0, *rooms), v, -np.inf)
+        falls = np.where(~is_inside & np.where(signs < 0.0, *rooms), v, np.inf)
         i = int(np.argmax(rises))
         j = int(np.argmin(falls))
         bias = 0.0
@@ -10642,9 +10655,11 @@ def _blocks_of_classes(rows, shares):
 
 def _by_newton_steps(problem, aims, alpha, m, gap):
     """Make Newton steps in the coordinates of the separator, or of those of several classes."""
+    if problem.cost is not None:
+        return _by_widths(problem, aims, alpha, m, gap)
     base = problem.base
     word = "again"
-    if problem.is_of_pairs and problem.cost is None:
+    if problem.is_of_pairs:
         w = base._lift(alpha / problem.scale)
         # Equations get harder as slacks get fewer, and faces faster.
         few = 2 * _FEW
@@ -10656,8 +10671,6 @@ def _by_newton_steps(problem, aims, alpha, m, gap):
     else:
         rows, penalty = _with_bias(base.coordinates(), problem.free_labels)
         w = penalty * (alpha / problem.scale @ rows)
-        if problem.cost is not None:
-            return _by_widths(problem, aims, alpha, m, gap, rows, penalty, w)
         _, weights, steps = _newton_in_coordinates(rows, problem.ridge, penalty, w)
     problem.reads[0] += (2 * steps + 1) * problem.n**2
     if all(weights[side].any() for side in problem.sides):  # else all slacks are rounding
@@ -10665,14 +10678,19 @@ def _by_newton_steps(problem, aims, alpha, m, gap):
     return word
 
 
-def _by_widths(problem, aims, alpha, m, gap, rows, penalty, w):
-    """Make Newton steps for plain slacks: those of the loss with a smaller and smaller ``width``."""
+def _by_widths(problem, aims, alpha, m, gap):
+    """Make Newton steps for plain slacks: for losses of smaller and smaller ``width``, each from the minimum before.
+
+    A point whose slack is below the width has a weight below its cost, so that the loss has the ridge width / C.  The
+    gap falls with the width, until the rounding of slacks shows, which the width divides.
+    """
+    rows, penalty = _with_bias(problem.base.coordinates(), problem.free_labels)
+    w = penalty * (alpha / problem.scale @ rows)
     cost = problem.cost / problem.scale
     width = min(1.0, gap)
     best = math.inf
     while True:
-        ridge = width / cost
-        w, weights, steps = _newton_in_coordinates(rows, ridge, penalty, w, width=width)
+        w, weights, steps = _newton_in_coordinates(rows, width / cost, penalty, w, width=width)
         problem.reads[0] += (2 * steps + 1) * problem.n**2
         if not all(weights[side].any() for side in problem.sides):
             return "next"
@@ -10681,8 +10699,9 @@ def _by_widths(problem, aims, alpha, m, gap, rows, penalty, w):
         problem.refresh(alpha, m)
         gap = problem.gap(alpha, m)
         if gap <= aims.gap:
+            _polish(problem, alpha, m)
             return "again"
-        if not gap < _GAINED * best:  # what is left is the rounding of weights, which widths divide
+        if not gap < _GAINED * best:
             alpha[:] = previous
             return "next"
         best = gap
@@ -11577,52 +11596,51 @@ def _refine(problem, alpha, m, points, L):
 class _Method(NamedTuple):
     """A method of the solver.
 
+    name : what section 9 calls it
     takes : ``takes(problem, support)`` tells if it takes a problem whose weights have so large a support
     run : ``run(problem, aims, alpha, m, gap)`` changes alpha, which has this gap, and returns "again" or "next"
     """
 
+    name: str
     takes: Callable[[Any, int], bool]
     run: Callable[..., str]
 
 
-def _has_few_points(problem, support):
+def _starts_on_faces(problem, support):
     """Return True for few points; and for a hard margin of a small support so far, where pair steps cost more.
 
     They do where entries are evaluated, and where they leave the origin of a free intercept to the next iteration.
     """
     costs_more = problem.G._values.access != "stored" or problem.free_labels is not None
     is_first = not problem.is_soft and costs_more and support <= _FEW
-    return problem.cost is None and (
-        (problem.n <= _FEW and not problem.is_in_coordinates) or is_first
-    )
+    is_small = problem.n <= _FEW and not problem.is_in_coordinates
+    return problem.cost is None and (is_small or is_first)
 
 
-def _is_beyond_sets(problem, support):
-    """Return True if no working set holds the support, and products can do without one."""
-    return problem.takes_products and support > _FULL * _LARGEST_SET
-
-
-def _has_a_set(problem, support):
-    is_taken = problem.n <= _FEW or problem.is_in_coordinates or problem.cost is not None
-    return not is_taken and not _is_beyond_sets(problem, support)
+def _takes_pairs(problem, support):
+    """Return True if neither equations of all points nor products take the problem at once."""
+    is_beyond_sets = problem.takes_products and support > _FULL * _LARGEST_SET
+    has_cost = problem.cost is not None
+    return not (has_cost or problem.n <= _FEW or problem.is_in_coordinates or is_beyond_sets)
 
 
 def _takes_clipped_pairs(problem, support):
     return problem.cost is not None and not problem.is_in_coordinates
 
 
+def _takes_large_faces(problem, support):
+    return problem.cost is None and support <= _LARGEST_FACE
+
+
 _METHODS = (
-    _Method(lambda problem, support: problem.descent is not None, _by_descent),
-    _Method(lambda problem, support: problem.is_in_coordinates, _by_newton_steps),
-    _Method(_takes_clipped_pairs, _by_clipped_pairs),
-    _Method(_has_few_points, lambda *given: _by_faces(*given, _FEW)),
-    _Method(_has_a_set, _by_pairs),
-    _Method(lambda problem, support: problem.takes_products, _by_low_rank),
-    _Method(
-        lambda problem, support: support <= _LARGEST_FACE and problem.cost is None,
-        lambda *given: _by_faces(*given, _LARGEST_FACE),
-    ),
-    _Method(lambda problem, support: problem.cost is not None, _by_clipped_faces),
+    _Method("descent", lambda problem, _: problem.descent is not None, _by_descent),
+    _Method("Newton steps", lambda problem, _: problem.is_in_coordinates, _by_newton_steps),
+    _Method("clipped pairs", _takes_clipped_pairs, _by_clipped_pairs),
+    _Method("small faces", _starts_on_faces, lambda *given: _by_faces(*given, _FEW)),
+    _Method("pair steps", _takes_pairs, _by_pairs),
+    _Method("low rank", lambda problem, _: problem.takes_products, _by_low_rank),
+    _Method("large faces", _takes_large_faces, lambda *given: _by_faces(*given, _LARGEST_FACE)),
+    _Method("clipped faces", lambda problem, _: problem.cost is not None, _by_clipped_faces),
 )
 
 
@@ -11702,20 +11720,21 @@ def max_margin(
     An iteration minimizes alpha' G alpha / 2 - sum_i alpha_i over alpha >= 0 by one method.  The next iteration goes on
     with it as long as that helps.  Else the next method of this list follows that takes G:
 
-    (1) descent: steps on one weight after another, in random order, over rows with slacks; over pairs, with a ridge or
+    (1) Descent: steps on one weight after another, in random order, over rows with slacks; over pairs, with slacks or
         where they are more than 20,000, on all weights of a point at once.  A free bias follows by the method of
-        multipliers.
-    (2) Newton steps in the coordinates of the separator, where every point has a ridge and coordinates are fewer than
-        3,000 and than points.  Over pairs the equations of each class alone precondition those of all.
-    (3) Newton steps on the faces of a working set, the support and points of least margin, for at most 256 points.
-    (4) Pair steps on a working set, in single precision, corrected in double; with a cost on all points.
-    (5) Newton steps by conjugate gradients, which a matrix of low rank preconditions, where there is a ridge; at once
-        where no working set holds the support.
-    (6) Newton steps on faces of at most 6,000 points; with a cost on those of at most 256 points in between.
+        multipliers.  Tables of at most 256 coordinates are left to (2).
+    (2) Newton steps in the coordinates of the separator, where every point has slacks and coordinates are fewer than
+        3,000 and than points.  Over pairs the equations of each class alone precondition those of all.  Plain slacks
+        are the limit of a loss that is quadratic up to a smaller and smaller width.
+    (3) Newton steps on the faces of a working set, the support and points of least margin: for at most 256 points, and
+        for a hard margin whose entries are evaluated or whose intercept is free, up to that support.
+    (4) Pair steps on a working set, in single precision, corrected in double.
+    (5) Newton steps by conjugate gradients, which a matrix of low rank preconditions, where there is a ridge; before
+        (4) where no working set holds the support.
+    (6) Newton steps on faces of at most 6,000 points.
 
-    With a cost the list is (1) over rows, and over more than 20,000 pairs, (4) and (6).
-
-    For at most 256 points, or coordinates, those methods come first that solve all equations at once: (2) or (3).
+    With a cost the list is (1), (2), (4) on the points that may move, 5,000 at first, and (6) for at most 256 weights
+    between 0 and their cost; over pairs of classes (2) takes at most 256 coordinates of all classes.
 
     Parameters
     ----------
@@ -11753,15 +11772,15 @@ def max_margin(
     2e9 multiplications, about a second.  The callback is called between its ridges.
 
     *Noisy labels* leave a large support.  With a ridge, which is a soft margin, such problems take a few iterations.
-    Without one, a support of more than 15,000 points is left to pair steps, on 6,000 points at a time: a UserWarning
-    says that this may take long.
+    Without one, a support of more than 15,000 points is left to pair steps, on sets of 6,000 to 20,000 points: a
+    UserWarning says that this may take long.
 
     *With a ridge* the interval has the best slacks of alpha, as `certificate` says, so that (1), (2) and (5) need half
     the digits.
 
     *With a cost* alpha is in the scale of a support vector machine, 0 <= alpha_i <= C_i: up to tol, y_i alpha_i and
-    ``bias`` are what `sklearn.svm.SVC` has as ``dual_coef_`` and ``intercept_``.  There is a margin for all points, so
-    that no run ends as "infeasible".
+    ``bias`` are what `sklearn.svm.SVC` has as ``dual_coef_`` and ``intercept_``.  Iterates that are kept have the sum
+    1.  There is a margin for all points, so that no run ends as "infeasible".
 
     *Weights as start.*  The run is a new one that begins with these n weights of at least 0, such as the alpha of as
     many points at another ridge.
@@ -11818,7 +11837,16 @@ def max_margin(
             alpha[side[np.argmin(problem.diagonal[side])]] = 1.0
     problem.finish(alpha, m)
     problem.reads[0] = 0.0  # which does not count
-    # 3. The run, whose certificates take the products that iterations end with
+    # 3. With a cost, the weights of the separator that has margins of 1
+    callback = options.get("callback")
+
+    def in_scale(result):
+        t = _multiple_with_cost(alpha, m, problem.cost) / problem.scale
+        return result._replace(alpha=result.alpha * t, bias=result.bias * t)
+
+    if problem.cost is not None and callable(callback):
+        options["callback"] = lambda result: callback(in_scale(result))
+    # 4. The run, whose certificates take the products that iterations end with
     interval = functools.partial(_interval, multiply=problem.product)
     result = drive(
         G,
@@ -11836,13 +11864,10 @@ def max_margin(
         interval=interval,
         **options,
     )
-    # 4. Where the weights have too few digits, the coordinates of the separator
+    # 5. Where the weights have too few digits, the coordinates of the separator
     if result.status in ("rounding", "infeasible") and _takes_coordinates(problem, result.status):
-        return _in_coordinates(problem, tol, result, options.get("callback"))
-    if problem.cost is not None:  # the weights of the separator that has margins of 1
-        t = _multiple_with_cost(alpha, m, problem.cost) / problem.scale
-        result = result._replace(alpha=result.alpha * t, bias=result.bias * t)
-    return result
+        return _in_coordinates(problem, tol, result, callback)
+    return result if problem.cost is None else in_scale(result)
 
 
 # The algorithms for the margin of G, by name
@@ -12208,9 +12233,6 @@ def _proved(G, index, weights):
 
 # For more points G of "poly", "rbf" and "laplacian" is evaluated on demand.
 _STORED_POINTS = 3000
-# Where rounding hides the soft margin of a larger C, one with C max_i G_ii near this number stands in, for weights of 1
-# in the mean.
-_SOFT = 1e4
 
 
 def _known_as(name, otherwise):
@@ -12376,12 +12398,12 @@ class MaxMarginClassifier:
         rho = max_f min_i y_i f(x_i)  over ||f|| = 1  for two classes,
         rho = max_f min_{i, c != y_i} (f_{y_i}(x_i) - f_c(x_i)) / 2  over sum_c ||f_c||^2 = 2  for more,
 
-    where ||f|| is the norm that belongs to the kernel.  A soft margin, C < inf, minimizes the objective
+    where ||f|| is the norm that belongs to the kernel.  A soft margin, C < inf, which is the default, minimizes
 
         ||f||^2 / 2 + C sum_i w_i l(y_i f(x_i))  for two classes,
         sum_c ||f_c||^2 / 4 + C sum_{i, c != y_i} w_i l((f_{y_i}(x_i) - f_c(x_i)) / 2)  for more,
 
-    with l(m) = max(0, 1 - m)^2, as LinearSVC does by default, or the hinge loss max(0, 1 - m), as SVC does.
+    with the hinge loss l(m) = max(0, 1 - m), as SVC does, or its square, as LinearSVC does by default.
 
     Parameters are those of the problem.  An algorithm, its iterations and a callback are options of functions that take
     ``gram(X, y)``, such as `momentum`; `max_margin` is what solves the problem here.
@@ -12404,8 +12426,8 @@ class MaxMarginClassifier:
     C : float
         Weight of the loss; inf for the hard margin.  Its scale is that of 1 / max_i G_ii, where G is K + c^2, c the
         constant feature or 0, after it is normalised.
-    loss : {"squared_hinge", "hinge"}
-        l in the objective of a soft margin.  With "hinge" bring columns to one scale, as StandardScaler does.
+    loss : {"hinge", "squared_hinge"}
+        l in the objective of a soft margin.
     class_weight : dict, "balanced" or None
         w_i is the sample_weight of the point, 1 by default, times the weight of its class.  The weight of a class is 1
         if the dict does not name it.  "balanced" is (sum of all sample weights) / (n_classes (their sum in the class)).
@@ -12456,10 +12478,8 @@ class MaxMarginClassifier:
     -----
     f has the scale of a support vector machine: with a hard margin, the least y_i f(x_i) is 1.
 
-    Points that cannot be separated have no hard margin.  Then a warning says what was proved, `interval_` and `result_`
-    hold it, and f is that of a soft margin, with the C that the warning names, about 1 / max_i G_ii over the mean
-    weight.  Its weights stand in `dual_coef_` alone.  This also happens for C above 1e4 times that if rounding hides
-    the soft margin.
+    Points that cannot be separated have no hard margin: then `fit` raises an error, which names points that prove it,
+    and a C.  If rounding hides whether there is one, a warning gives the interval that is proved.
 
     A point of sample_weight k counts as k copies of it, also for gamma="scale", and copies count as one point with the
     sum of their weights (proof: "Copies of a point" in figures/THEOREMS.md); points of a precomputed kernel or in a
@@ -12507,8 +12527,8 @@ class MaxMarginClassifier:
         normalize: str | None = None,
         fit_intercept: bool = True,
         intercept_scaling: float | None = None,
-        C: float = math.inf,
-        loss: str = "squared_hinge",
+        C: float = 1.0,
+        loss: str = "hinge",
         class_weight: dict[Any, float] | str | None = None,
         tol: float = 1e-6,
     ) -> None:
@@ -12588,14 +12608,14 @@ class MaxMarginClassifier:
         ------
         ValueError, TypeError
             As `gram`; a parameter is out of range; y holds numbers that are no classes, or fewer than two classes of
-            positive weight; weights are negative or not finite; or some columns of a data frame have text as names,
-            and others have not.
+            positive weight; weights are negative or not finite; some columns of a data frame have text as names, and
+            others have not; or C is inf, and points prove that nothing separates the classes.
 
         Warns
         -----
         UserWarning
-            There is no margin, or `max_margin` has not certified it to twice tol; or of more than 20 points there are
-            more than half as many classes.
+            `max_margin` has not certified the margin to twice tol; or of more than 20 points there are more than half
+            as many classes.
         """
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)
@@ -12603,7 +12623,7 @@ class MaxMarginClassifier:
         data = self._read(X, y, sample_weight)
         # 2. Represent the kernel matrix.
         G = self._represent(data)
-        # 3. Find the margin, or fall back on a soft one.
+        # 3. Find the margin.
         G, result = self._solve(G, data)
         # 4. Turn the solution into coefficients.
         self._set_predictor(G, data, result)
@@ -12697,23 +12717,16 @@ class MaxMarginClassifier:
         if C < math.inf:
             self._refuse_C(weights, hard.scale)
             G = self._with_slacks(hard, weights, C)
-        # 1. Find the margin.
         result = max_margin(G, tol=self.tol)
-        has_no_margin = result.lower <= 0.0 and result.status in ("infeasible", "rounding")
-        pair = contradiction(data.X, data.labels) if has_no_margin else None
+        if C == math.inf and not result.lower > 0.0:
+            self._refuse_no_margin(data, result, 1.0 / (hard.scale * weights.mean()))
         self.result_ = result
         self.n_iter_ = result.n_iter
         self.interval_ = (result.lower, result.upper)
-        self.status_ = self._status(result.status, pair)
-        # 2. Without a margin, fall back on a soft one.
-        usual = 1.0 / (hard.scale * weights.mean())
-        soft_C = float(f"{usual if C == math.inf else _SOFT * usual:.0e}")
-        if has_no_margin and C > soft_C:
-            _warn(self._advice_without_margin(data, soft_C, pair))
-            G, result = self._fall_back(G, self._with_slacks(hard, weights, soft_C))
-        elif has_no_margin or result.upper - result.lower > 2.0 * self.tol * result.upper:
+        self.margin_ = result.lower
+        self.status_ = "rounding" if result.status == "infeasible" else result.status
+        if result.upper - result.lower > 2.0 * self.tol * result.upper:
             _warn(self._advice_on_interval(), _known_as("ConvergenceWarning", UserWarning))
-        self.margin_ = self.interval_[0]
         return G, result
 
     def _with_slacks(self, hard, weights, C):
@@ -12722,27 +12735,6 @@ class MaxMarginClassifier:
         if self.loss == "hinge":
             return hard.with_cost(C * weights)
         return hard.with_ridge(0.5 / weights / C)
-
-    def _status(self, status, pair):
-        """Return how the search ended, by the status of its `Result` and a pair of points that contradict each other.
-
-        A soft margin is never 0, but rounding may hide it.  Equal points prove that there is no hard one, whatever
-        rounding hides, unless they are rows of a precomputed kernel.
-        """
-        if status not in ("infeasible", "rounding"):
-            return status
-        is_proved = status == "infeasible" or (pair is not None and not self._takes("precomputed"))
-        return "infeasible" if is_proved and self.C == math.inf else "rounding"
-
-    def _fall_back(self, G, soft):
-        """Return ``soft`` and its `Result`, of which f is made where G has no margin.
-
-        It sets the lower bound to that of this f in G; the upper one stays.
-        """
-        result = max_margin(soft, tol=self.tol)
-        lower = certificate(G, result.alpha, self.result_.p)[0]
-        self.interval_ = (lower, self.result_.upper)
-        return soft, result
 
     def _refuse_C(self, weights, scale):
         """Refuse a C whose slacks weigh less than rounding, or where rounding hides the points."""
@@ -12757,22 +12749,31 @@ class MaxMarginClassifier:
                 f"is {scale:g}: give one in this range{remedy}; if columns have different units, StandardScaler() first"
             )
 
-    def _advice_without_margin(self, data, C, pair):
-        """Name the points that leave no margin, such as a pair that contradicts, and a C for which there is one."""
-        if pair is None:
+    def _refuse_no_margin(self, data, result, C):
+        """Raise an error if points, or a pair that contradicts, prove that nothing separates the classes.
+
+        Equal points prove it, whatever rounding hides, unless they are rows of a precomputed kernel.
+        """
+        is_proved = result.status == "infeasible"
+        pair = None
+        if is_proved or result.status == "rounding":
+            pair = contradiction(data.X, data.labels)
+        if pair is not None:
+            i, j = data.rows[list(pair)]
+            witness = f"the points {i} and {j} contradict each other"
+            is_proved = is_proved or not self._takes("precomputed")
+        else:
             # Each point has a row of G for every other class.
-            rows = np.flatnonzero(self.result_.p) // (self.classes_.size - 1)
+            rows = np.flatnonzero(result.p) // (self.classes_.size - 1)
             points = data.rows[np.unique(rows)]
             named = f"the points {points.tolist()}" if points.size <= 6 else f"{points.size} points"
-            witness = f"as a mixture of {named} proves"
-        else:
-            i, j = data.rows[list(pair)]
-            witness = f"as the points {i} and {j} contradict each other"
-        choice = "a finite C" if self.C == math.inf else f"a C below {self.C:g}"
-        return (
-            f"no margin above {_written(self.result_.upper, 1, _UP)} exists, {witness}; the predictor is that of "
-            f"the soft margin of C={C:g}: choose {choice} by cross-validation"
-        )
+            witness = f"a mixture of {named} proves it"
+        if is_proved:
+            raise ValueError(
+                f"no function separates the classes with a margin above {_written(result.upper, 1, _UP)}: {witness}; "
+                f"give a finite C, such as C={float(f'{C:.0e}'):g}, and choose it by cross-validation; max_margin and "
+                "witnesses study points without a margin"
+            )
 
     def _advice_on_interval(self):
         """Say what is known of the margin, and what would narrow the interval."""
@@ -12783,8 +12784,9 @@ class MaxMarginClassifier:
                 "max_margin(gram(X, y, ...))"
             )
         else:
+            smaller = "a finite C" if self.C == math.inf else "a smaller C"
             remedy = (
-                "as far as rounding lets it be proved: give a larger tol or a smaller C, and bring columns to one "
+                f"as far as rounding lets it be proved: give a larger tol or {smaller}, and bring columns to one "
                 "scale and near 0, as StandardScaler does"
             )
         return (
