@@ -9837,9 +9837,12 @@ class _Problem:
         t = _multiple_with_cost(alpha, m, self.cost)
         alpha *= t
         m *= t
-        # Where rounding alone has left the cost
-        np.copyto(alpha, self.cost, where=alpha >= self.cost * (1.0 - 1e-12))
+        self.snap(alpha)
         return 0.0
+
+    def snap(self, alpha):
+        """Return weights to the cost that they have left by rounding alone."""
+        np.copyto(alpha, self.cost, where=alpha >= self.cost * (1.0 - 1e-12))
 
 
 def _multiple_with_cost(alpha, m, cost):
@@ -10390,26 +10393,31 @@ def _solve_on_faces(H, lengths, ridge, alpha, m, L, P, most, tol, eps):
 # So faces of few points change a few times, and their equations are solved anew each time.
 
 
-def _step_on_face(Q, v, x, low, high, is_free):
+def _step_on_face(Q, v, x, low, high, excess):
     """Return (x, True if the minimum on the face is reached): as far towards it as the bounds of x allow.
 
-    Where Q is singular and v has a part that Q does not reach, x moves along this part: there the objective has no
-    minimum, and a bound comes first.
+    With a free intercept the sum of x falls by ``excess``; else this is None.  Where Q is singular and v has a part
+    that Q does not reach, x moves along this part: there the objective has no minimum, and a bound comes first.
     """
     k = v.size
     A = Q
     b = v
-    if is_free:
+    slope = np.abs(v).max()
+    if excess is not None:
         A = np.ones((k + 1, k + 1))
         A[:k, :k] = Q
         A[k, k] = 0.0
-        b = np.append(v, 0.0)
-    solution = np.linalg.lstsq(A, b, rcond=None)[0]
+        b = np.append(v, -excess)
+        slope = np.abs(v - v.mean()).max()
+    rounding = 64.0 * _EPS * (1.0 + np.abs(x).sum())  # of v
+    least = 1e-9 * slope + rounding
+    solution = _solution(A.copy(), b)
+    if not np.abs(b - A @ solution).max() <= least:  # A is singular
+        solution = np.linalg.lstsq(A, b, rcond=None)[0]
     move = solution[:k]
     rest = (b - A @ solution)[:k]
     farthest = 1.0
-    rounding = 64.0 * _EPS * (1.0 + np.abs(x).sum())  # of v
-    if np.abs(rest).max() > 1e-9 * np.abs(v - v.mean() * is_free).max() + rounding:
+    if np.abs(rest).max() > least:
         move = rest
         farthest = math.inf
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -10433,7 +10441,8 @@ def _minimize_on_face(problem, alpha, m, points):
     Q *= signs[:, None] * signs
     ends = np.sort([np.zeros(points.size), signs * problem.cost[points]], axis=0)
     given = (Q, signs * (1.0 - m[points]), signs * alpha[points], *ends)
-    x, is_reached = _step_on_face(*given, is_free)
+    excess = float(problem.free_labels @ alpha) if is_free else None
+    x, is_reached = _step_on_face(*given, excess)
     problem.change(alpha, m, points, np.abs(x))
     return is_reached
 
@@ -10689,23 +10698,29 @@ def _by_widths(problem, aims, alpha, m, gap):
     cost = problem.cost / problem.scale
     width = min(1.0, gap)
     best = math.inf
+    word = "again"
     while True:
         w, weights, steps = _newton_in_coordinates(rows, width / cost, penalty, w, width=width)
         problem.reads[0] += (2 * steps + 1) * problem.n**2
         if not all(weights[side].any() for side in problem.sides):
-            return "next"
+            word = "next"
+            break
         previous = alpha.copy()
-        alpha[:] = np.minimum(weights * problem.scale, problem.cost)
+        alpha[:] = weights * problem.scale
+        problem.snap(alpha)
         problem.refresh(alpha, m)
         gap = problem.gap(alpha, m)
         if gap <= aims.gap:
-            _polish(problem, alpha, m)
-            return "again"
+            break
         if not gap < _GAINED * best:
             alpha[:] = previous
-            return "next"
+            problem.refresh(alpha, m)
+            word = "next"
+            break
         best = gap
         width *= max(_LEFT, 0.5 * aims.gap / gap)
+    _polish(problem, alpha, m)
+    return word
 
 
 def _in_coordinates(problem, tol, result, callback):

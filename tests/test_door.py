@@ -411,10 +411,10 @@ RATIOS = {  # a ridge, a weight or a C beside which rounding hides the rest
     "cost below 0": (lambda: with_cost(-1.0), ["cost", "-1"]),
     "cost not finite": (lambda: with_cost([1.0, np.inf]), ["cost", "inf"]),
     "cost of pairs": (lambda: fm.pair_gram(np.eye(2), [0, 1], 2, cost=1e30), ["cost", "1e+30"]),
-    "large C": (lambda: fit(C=1e16), ["C=1e+16", "to 1.2e+15,", "C=inf"]),
-    "small C": (lambda: fit(C=1e-20), ["C=1e-20", "from 1.3e-17 "]),
-    "large C of SVC": (lambda: fit(C=1e16, loss="hinge"), ["C=1e+16", "to 2.4e+15,", "C=inf"]),
-    "small C of SVC": (lambda: fit(C=1e-20, loss="hinge"), ["C=1e-20", "from 2.6e-17 "]),
+    "large C": (lambda: fit(C=1e16), ["C=1e+16", "to 2.4e+15,", "C=inf"]),
+    "small C": (lambda: fit(C=1e-20), ["C=1e-20", "from 2.6e-17 "]),
+    "large C of squares": (lambda: squared(C=1e16), ["C=1e+16", "to 1.2e+15,", "C=inf"]),
+    "small C of squares": (lambda: squared(C=1e-20), ["C=1e-20", "from 1.3e-17 "]),
     "loss": (lambda: fit(loss="log"), ["loss", "log", "hinge", "squared_hinge"]),
     "weights": (lambda: fit([1.0, 1e-17]), ["sample_weight", "1e-17", "leave lighter points out"]),
     "hard weights": (lambda: fit([1e20, 1.0], C=np.inf), ["sample_weight", "1e+20"]),
@@ -433,6 +433,10 @@ def ridged(ridge):
 def fit(weights=None, C=1.0, **options):
     model = fm.MaxMarginClassifier("linear", C=C, intercept_scaling=1e-9, **options)
     return model.fit(SHORT, [0, 1], weights)
+
+
+def squared(C):
+    return fit(C=C, loss="squared_hinge")
 
 
 @pytest.mark.parametrize("case", RATIOS)

@@ -987,28 +987,35 @@ def test_a_ridge_over_rows_is_solved_by_newton_steps(rows_kind, ridge, monkeypat
     check_answer_where_all_support(G, naive.level_weights(Z, ridge), result, 1e-9)
 
 
-def objective(rows, ridge, penalty, w):
-    """||w||^2 / 2, without what is not penalised, and the squares of the slacks."""
+def objective(rows, ridge, penalty, w, width):
+    """||w||^2 / 2, without what is not penalised, and losses: squares up to the width, then linear."""
     slacks = np.maximum(1.0 - rows @ w, 0.0)
-    return 0.5 * (penalty * w) @ w + 0.5 * slacks @ (slacks / ridge)
+    squares = np.minimum(slacks, width)
+    return 0.5 * (penalty * w) @ w + (slacks - 0.5 * squares) @ (squares / ridge)
 
 
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("ridge", [0.1, 10.0, np.geomspace(1e-3, 10.0, 200)])
-def test_newton_steps_in_coordinates_end_at_the_minimum(ridge, bias):
+@pytest.mark.parametrize("width", [math.inf, 0.5])
+def test_newton_steps_in_coordinates_end_at_the_minimum(ridge, bias, width):
     """The gradient is 0 there, and the objective above in every direction; the weights are those of its slacks."""
     rng = np.random.default_rng(1)
     rows = rows_of(200, 6, 3) + 1.0  # some slacks are 0, some not
     signs = np.where(np.arange(200) % 3, 1.0, -1.0) if bias else None
     rows, penalty = fm._with_bias(rows, signs)
     ridge = np.broadcast_to(ridge, 200).astype(float)
-    w, weights, steps = fm._newton_in_coordinates(rows, ridge, penalty, np.zeros(6 + bias))
-    assert 1 <= steps <= 30 and np.array_equal(weights, np.maximum(1.0 - rows @ w, 0.0) / ridge)
+    w, weights, steps = fm._newton_in_coordinates(
+        rows, ridge, penalty, np.zeros(6 + bias), width=width
+    )
+    assert 1 <= steps <= 30
+    np.testing.assert_allclose(
+        weights, np.clip(1.0 - rows @ w, 0.0, width) / ridge, rtol=1e-9, atol=1e-12
+    )
     np.testing.assert_allclose(weights @ rows, penalty * w, atol=1e-9 * np.abs(w).max())
-    least = objective(rows, ridge, penalty, w)
+    least = objective(rows, ridge, penalty, w, width)
     for _ in range(20):
         other = w + 1e-3 * rng.normal(size=w.size)
-        assert objective(rows, ridge, penalty, other) > least
+        assert objective(rows, ridge, penalty, other, width) > least
 
 
 def test_newton_steps_count_their_products(monkeypatch):

@@ -500,7 +500,7 @@ def test_a_free_bias_is_that_of_libsvm(kernel, offset, datasets):
         "linear": {},
     }[kernel]
     X = X + (offset if kernel != "poly" else 0.0)
-    ours = fm.MaxMarginClassifier(kernel, tol=1e-8, **options).fit(X, y)
+    ours = fm.MaxMarginClassifier(kernel, C=math.inf, tol=1e-8, **options).fit(X, y)
     theirs = (
         pytest.importorskip("sklearn.svm").SVC(kernel=kernel, C=1e10, tol=1e-9, **options).fit(X, y)
     )
@@ -897,7 +897,7 @@ def test_wide_sparse_points_are_never_made_dense(sp):
 
 def test_raw_columns_of_breast_cancer_have_the_margin_that_the_readme_names(datasets):
     X, y = datasets.load_breast_cancer(return_X_y=True)
-    chosen = fm.MaxMarginClassifier("linear").fit(X, y)
+    chosen = fm.MaxMarginClassifier("linear", C=math.inf).fit(X, y)
     assert (
         chosen.status_ == "certified"
         and f"{chosen.margin_:.4e}" == "4.1371e-05"
@@ -922,7 +922,7 @@ def test_gamma_of_sparse_points_is_that_of_dense_ones(offset, share, sp):
     y = np.repeat([0, 1], 15)
     weights = rng.random(30)
     dense, sparse = (
-        fm.MaxMarginClassifier("rbf", C=1.0).fit(points, y, weights)
+        fm.MaxMarginClassifier("rbf", C=1.0, loss="squared_hinge").fit(points, y, weights)
         for points in (X, sp.csr_array(X))
     )
     want = dense.decision_function(X)
@@ -1140,9 +1140,8 @@ from sklearn.utils.estimator_checks import check_estimator
 
 warnings.simplefilter("ignore")
 warnings.simplefilter("error", SkipTestWarning)
-hard = {"check_class_weight_classifiers": "a hard margin knows no weights"}
-check_estimator(fm.MaxMarginClassifier(), expected_failed_checks=hard)
-check_estimator(fm.MaxMarginClassifier("linear", C=1.0))
+check_estimator(fm.MaxMarginClassifier())
+check_estimator(fm.MaxMarginClassifier("linear", loss="squared_hinge"))
 """
 
 
@@ -1156,7 +1155,7 @@ def test_a_compiled_kernel_of_scikit_learn_is_taken_as_a_callable(sklearn):
     np.testing.assert_allclose(
         G, np.outer(2.0 * y - 1.0, 2.0 * y - 1.0) * chi2_kernel(X), rtol=1e-12
     )
-    chosen = fm.MaxMarginClassifier(chi2_kernel).fit(X, y)
+    chosen = fm.MaxMarginClassifier(chi2_kernel, C=math.inf).fit(X, y)
     assert chosen.status_ == "certified" and chosen.score(X, y) == 1.0
 
 
@@ -1179,7 +1178,12 @@ def test_soft_margins_are_those_of_linear_svc(load, C, c, datasets, linear_svc):
     """The same problem, with and without intercept: coefficients, scores, predictions."""
     X, y = load(datasets)
     ours = fm.MaxMarginClassifier(
-        "linear", C=C, fit_intercept=c > 0, intercept_scaling=c or 1.0, tol=1e-12
+        "linear",
+        C=C,
+        fit_intercept=c > 0,
+        intercept_scaling=c or 1.0,
+        tol=1e-12,
+        loss="squared_hinge",
     ).fit(X, y)
     theirs = peer(linear_svc, X, y, 0.5 / C, fit_intercept=c > 0, intercept_scaling=c or 1.0)
     size = np.abs(theirs.coef_).max()
@@ -1203,7 +1207,12 @@ def test_weighted_margins_are_those_of_linear_svc(
         np.round(np.random.default_rng(len(X)).exponential(size=len(X)), 1) if weighted else None
     )
     ours = fm.MaxMarginClassifier(
-        "linear", C=0.5, class_weight=class_weight, intercept_scaling=1.0, tol=1e-12
+        "linear",
+        C=0.5,
+        class_weight=class_weight,
+        intercept_scaling=1.0,
+        tol=1e-12,
+        loss="squared_hinge",
     )
     ours.fit(X, y, weights)
     if (
@@ -1232,7 +1241,11 @@ def test_boosting_takes_the_classifier_as_it_takes_linear_svc(datasets, linear_s
     X, y = datasets.make_moons(200, noise=0.3, random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
-        ours = boosted(fm.MaxMarginClassifier("linear", C=10.0, intercept_scaling=1.0, tol=1e-10))
+        ours = boosted(
+            fm.MaxMarginClassifier(
+                "linear", C=10.0, intercept_scaling=1.0, tol=1e-10, loss="squared_hinge"
+            )
+        )
         theirs = boosted(linear_svc(C=10.0, dual=True, tol=1e-9, max_iter=10**6))
         assert len(ours.estimators_) == len(theirs.estimators_) >= 2
         for one, two in zip(ours.estimators_, theirs.estimators_, strict=True):
@@ -1240,10 +1253,8 @@ def test_boosting_takes_the_classifier_as_it_takes_linear_svc(datasets, linear_s
                 one.coef_, two.coef_, rtol=0, atol=1e-6 * np.abs(two.coef_).max()
             )
         for options in ({"kernel": "rbf", "C": 1e4}, {"kernel": "poly", "C": 200.0}):
-            many = boosted(fm.MaxMarginClassifier(**options))
+            many = boosted(fm.MaxMarginClassifier(loss="squared_hinge", **options))
             assert len(many.estimators_) >= 5 and many.score(X, y) >= 0.9
-    with pytest.warns(UserWarning, match=r"\bC="):  # there is no margin: C = inf, linear
-        assert boosted(fm.MaxMarginClassifier("linear")).score(X, y) > 0.8
 
 
 @five_sets
@@ -1260,7 +1271,7 @@ def test_hard_margins_are_those_of_svc(load, options, datasets):
     svm = pytest.importorskip("sklearn.svm")
     X, y = load(datasets)
     theirs = svm.SVC(**options, **HARD).fit(X, y)
-    ours = fm.MaxMarginClassifier(**options).fit(X, y)
+    ours = fm.MaxMarginClassifier(C=math.inf, **options).fit(X, y)
     new = np.vstack([X, X[::-1] + 0.25 * X.std()])
     scores = theirs.decision_function(new)
     np.testing.assert_allclose(
@@ -1285,9 +1296,9 @@ def test_in_the_place_of_svc_in_a_pipeline(name, least, datasets, sklearn):
     data = getattr(datasets, name)()
     y = np.array([f"class {label}" for label in data.target])
     X, Xnew, y, ynew = train_test_split(data.data, y, test_size=0.3, random_state=0, stratify=y)
-    chosen = make_pipeline(StandardScaler(), fm.MaxMarginClassifier(C=10.0)).set_output(
-        transform="default"
-    )
+    chosen = make_pipeline(
+        StandardScaler(), fm.MaxMarginClassifier(C=10.0, loss="squared_hinge")
+    ).set_output(transform="default")
     assert is_classifier(chosen[-1]) and chosen.fit(X, y).score(Xnew, ynew) >= least
     assert np.array_equal(pickle.loads(pickle.dumps(chosen)).predict(Xnew), chosen.predict(Xnew))
     assert clone(chosen).get_params()["maxmarginclassifier__C"] == 10.0
@@ -1319,9 +1330,9 @@ def test_sparse_points_are_classified_as_dense_ones(kernel, sp, datasets):
     data = datasets.load_digits()
     X = data.data / 16.0
     y = data.target
-    dense_one = fm.MaxMarginClassifier(kernel).fit(X[:300], y[:300])
+    dense_one = fm.MaxMarginClassifier(kernel, C=math.inf).fit(X[:300], y[:300])
     for make in (sp.csr_matrix, sp.csc_array):
-        chosen = fm.MaxMarginClassifier(kernel).fit(make(X[:300]), y[:300])
+        chosen = fm.MaxMarginClassifier(kernel, C=math.inf).fit(make(X[:300]), y[:300])
         np.testing.assert_allclose(
             chosen.decision_function(make(X[300:])),
             dense_one.decision_function(X[300:]),
@@ -1330,7 +1341,9 @@ def test_sparse_points_are_classified_as_dense_ones(kernel, sp, datasets):
         )
         assert sp.issparse(chosen.support_vectors_) == (kernel in ("linear", "poly", "rbf"))
         for normalize in ("unit", "max"):
-            few = fm.MaxMarginClassifier(kernel, normalize=normalize).fit(make(X[:99]), y[:99])
+            few = fm.MaxMarginClassifier(kernel, normalize=normalize, C=math.inf).fit(
+                make(X[:99]), y[:99]
+            )
             assert few.score(X[:99], y[:99]) == 1.0
 
 
@@ -1339,10 +1352,10 @@ def test_sparse_points_are_classified_as_dense_ones(kernel, sp, datasets):
 def test_sparse_points_of_narrow_numbers_do_not_overflow(dtype, normalize, sp, datasets):
     X, y = datasets.load_digits(return_X_y=True)
     X = 7.0 * X[:200]  # up to 112, of which the squares do not fit into a byte
-    chosen = fm.MaxMarginClassifier("linear", normalize=normalize).fit(
+    chosen = fm.MaxMarginClassifier("linear", normalize=normalize, C=math.inf).fit(
         sp.csr_matrix(X.astype(dtype)), y[:200]
     )
-    dense_one = fm.MaxMarginClassifier("linear", normalize=normalize).fit(X, y[:200])
+    dense_one = fm.MaxMarginClassifier("linear", normalize=normalize, C=math.inf).fit(X, y[:200])
     np.testing.assert_allclose(
         chosen.decision_function(sp.csr_array(X.astype(dtype))),
         dense_one.decision_function(X),
@@ -1355,7 +1368,7 @@ def test_sparse_points_of_narrow_numbers_do_not_overflow(dtype, normalize, sp, d
 def test_sparse_contradictions_are_named(sp):
     X = sp.csr_matrix(np.array([[0.0, 1.0], [2.0, 0.0], [2.0, 0.0]]))
     with pytest.warns(UserWarning, match=r"\b1\b.*\b2\b.*\bcontradict"):
-        fm.MaxMarginClassifier("linear").fit(X, [0, 0, 1])
+        fm.MaxMarginClassifier("linear", C=math.inf).fit(X, [0, 0, 1])
 
 
 def test_a_kernel_matrix_is_cut_by_rows_and_columns(sklearn, datasets):

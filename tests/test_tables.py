@@ -1,5 +1,7 @@
 """Tables as they come: unscaled columns, far origins, outliers, weights over many orders.  The right value of each."""
 
+import math
+import re
 import tempfile
 import warnings
 from fractions import Fraction
@@ -16,11 +18,11 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 FAR = (0.0, 1e3, 1e7, 1e9, 1e12)
 
 
-def fitted(X, y, weights=None, **options):
+def fitted(X, y, weights=None, loss="squared_hinge", **options):
     """A classifier that was fitted without a warning."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        return fm.MaxMarginClassifier(**options).fit(X, y, weights)
+        return fm.MaxMarginClassifier(loss=loss, **options).fit(X, y, weights)
 
 
 # ======================================================================================================
@@ -147,12 +149,23 @@ def test_the_interval_of_columns_in_different_units_holds_in_exact_arithmetic(se
     scale = (X**2).sum(axis=1).max()
     if C < np.inf and scale * C > 5e15:
         words = [f"C={C:g} must be from", "C=inf"]
-        check_raises(lambda: fm.MaxMarginClassifier("linear", C=C).fit(X, y), ValueError, words)
+        check_raises(
+            lambda: fm.MaxMarginClassifier("linear", C=C, loss="squared_hinge").fit(X, y),
+            ValueError,
+            words,
+        )
         return
     square = exact_square(X, y, C, free=True)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        chosen = fm.MaxMarginClassifier("linear", C=C).fit(X, y)
+    chosen = fm.MaxMarginClassifier("linear", C=C, loss="squared_hinge")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            chosen.fit(X, y)
+    except ValueError as error:
+        above = re.search(r"a margin above (\S+):", str(error))[1]
+        assert C == np.inf and square <= Fraction(float(above)) ** 2
+        assert square == 0 or units != (-12, 13)
+        return
     lower, upper = chosen.interval_
     assert Fraction(lower) * abs(Fraction(lower)) <= square <= Fraction(upper) ** 2
     if square > 0 and units == (-12, 13):
@@ -268,7 +281,7 @@ def test_raw_columns_of_any_unit_are_certified():
         f = chosen.decision_function(X)
         objective = 0.5 * np.sum(chosen.coef_**2) + np.sum(np.maximum(0.0, 1.0 - sign * f) ** 2)
         assert objective == pytest.approx(0.5 / chosen.margin_**2, rel=1e-5)
-    chosen = fitted(wide, wide[:, 1] > 0.5, kernel="linear", tol=1e-4)
+    chosen = fitted(wide, wide[:, 1] > 0.5, kernel="linear", C=np.inf, tol=1e-4)
     assert chosen.score(wide, wide[:, 1] > 0.5) == 1.0
     G = fm.features(wide, np.where(wide[:, 1] > 0.5, 1, -1), normalize=None, intercept="free")
     assert fm.separator_margin(G, chosen.coef_[0])[0] >= chosen.margin_ * (1.0 - 1e-9)
@@ -411,8 +424,10 @@ def test_points_far_shorter_than_the_constant_feature_are_warned_of():
     points = 1e-13 * rng.normal(size=(60, 3))
     labels = np.argmax(points, axis=1)
     with pytest.warns(UserWarning, match="one scale|finite C") as told:
-        fm.MaxMarginClassifier("linear").fit(points, labels)
-    model = fm.MaxMarginClassifier("linear", intercept_scaling=3e-13).fit(points, labels)
+        fm.MaxMarginClassifier("linear", C=math.inf).fit(points, labels)
+    model = fm.MaxMarginClassifier("linear", intercept_scaling=3e-13, C=math.inf).fit(
+        points, labels
+    )
     assert len(told) == 1 and model.status_ == "certified"
 
 
