@@ -310,6 +310,19 @@ def test_the_search_by_coordinates_calls_back_and_can_be_stopped():
     assert alone.lower > stopped.lower and stopped.upper >= alone.lower
 
 
+def test_the_search_by_coordinates_has_a_limit_of_work(monkeypatch):
+    """A limit that leaves no step ends with the run's own answer, one of a few steps with no worse one."""
+    G = unlike_columns(30, 20)
+    alone = fm.max_margin(G)
+    steps = 60 * 90 * 90  # of one step
+    for limit in (0, 3 * steps, 100 * steps):
+        monkeypatch.setattr(fm, "_LONGEST_SEARCH", limit)
+        result = fm.max_margin(G)
+        assert meet(result, alone)
+        assert result.separator is None or result.lower > 0.0
+        assert limit or (result.separator is None and result.status in ("rounding", "infeasible"))
+
+
 def test_rounding_is_not_taken_for_a_proof():
     """Where entries are rounded, a witness says nothing of margins below what is hidden."""
     rng = np.random.default_rng(3)
@@ -419,6 +432,7 @@ ROOMS = {  # limits of the solver, in whose small problems other methods take ov
     "no sets": {"_LARGEST_SET": 100, "_FULL": 0.005, "_FEW_POINTS": 0, "_EVALUATED": 256},
     "full sets": {"_FULL": 0.005, "_AT_ONCE": 5000, "_FEW_POINTS": 0},
     "few turns": {"_TURNS": 4, "_ITERATIONS_LEFT": 0, "_FEW": 5, "_CLOSER": 1e-9},
+    "one full set": {"_LARGEST_SET": 150, "_FEW": 10},
     "no table": {"_MOST_COORDINATES": 5, "_WRITTEN_DOWN": 0, "_FULL": 0.005},
 }
 
@@ -523,13 +537,17 @@ HARD = {  # G of points that have a margin
 @pytest.mark.filterwarnings("ignore:max_margin may take long")
 @rotate("kind, room", HARD, ROOMS, crossed=2)
 def test_every_way_leads_to_the_margin(kind, room, monkeypatch):
-    """With a support that is larger than sets and faces may be."""
+    """With a support that is larger than sets and faces may be; from weights of all points, too."""
     G = HARD[kind](*two_classes(150, 4, seed=3))
     usual = fm.max_margin(G, tol=1e-6)
     give_room(room, monkeypatch)
     result = fm.max_margin(G, tol=1e-6)
-    assert result.status == usual.status == "certified" and meet(result, usual)
+    warm = fm.max_margin(G, tol=1e-6, start=np.ones(len(G)))
+    assert result.status == warm.status == usual.status == "certified" and meet(result, warm, usual)
     assert (result.p > 0).sum() > 60
+    for cut in range(1, result.n_iter):
+        again = fm.max_margin(G, tol=1e-6, start=fm.max_margin(G, tol=1e-6, max_iter=cut))
+        assert again.n_iter == result.n_iter and np.array_equal(again.p, result.p)
 
 
 @every_representation
@@ -899,6 +917,7 @@ def test_newton_steps_in_coordinates_end_at_the_minimum(ridge, bias):
     ridge = np.broadcast_to(ridge, 200).astype(float)
     w, weights, steps = fm._newton_in_coordinates(rows, ridge, penalty, np.zeros(6 + bias))
     assert 1 <= steps <= 30 and np.array_equal(weights, np.maximum(1.0 - rows @ w, 0.0) / ridge)
+    assert fm._newton_in_coordinates(rows, ridge, penalty, np.zeros(6 + bias), most=1)[2] == 1
     np.testing.assert_allclose(weights @ rows, penalty * w, atol=1e-9 * np.abs(w).max())
     least = objective(rows, ridge, penalty, w)
     for _ in range(20):
