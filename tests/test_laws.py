@@ -100,7 +100,7 @@ def test_copies_and_the_order_of_points_change_nothing(problem):
             assert meet(one, fm.max_margin(G.restrict(index), tol=1e-9)), index
 
 
-@problems(50, EVERYTHING)
+@problems(12, EVERYTHING, seeds=range(4))
 def test_intervals_of_all_algorithms_meet(problem):
     """Those of every checkpoint, for each algorithm that takes this kind."""
     if problem.kind == "rows" or is_beyond(problem):
