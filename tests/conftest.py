@@ -4,7 +4,8 @@
     2, 3                test_simplex
     4 kernels           test_kernels
     5 G                 test_representations, test_forms (sparse, in files, with a ridge), test_lazy_and_pairs
-    6 certificate       test_certificate, with witnesses; test_exact_rationals (every algorithm, judged by exact.py)
+    6 certificate       test_certificate, with witnesses; test_exact_rationals (every algorithm, judged by exact.py);
+                        test_laws (what holds of every G)
     7 driver            test_driver
     8 algorithms        test_ramdas14, test_ji21, test_apidopoulos22, test_subspace, test_norms (naive.py: once more)
     9 exact solver      test_exact_solver; test_intercept, for planes that need not pass through the origin
@@ -14,8 +15,9 @@
     figures/harness.py  test_reproduce: every figure, data, files, command line, report, pages
     figures             test_figures, of the papers; test_studies, our own; test_networks
 
-Generic tests run over the calls and instances of instances.py.  The fixtures: a single thread; and for the tests of
-reproduce.py no network, an empty cache, and quick runs that all of them share.
+Generic tests run over the calls and instances of instances.py, laws over the random problems of exact.py.  The
+fixtures: a single thread; and for the tests of reproduce.py no network, an empty cache, and quick runs that all of them
+share.
 """
 
 import hashlib

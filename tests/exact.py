@@ -15,6 +15,7 @@ from itertools import combinations, permutations, product
 from typing import NamedTuple
 
 import numpy as np
+import pytest
 from instances import BY_ROWS, CALLS, Own, Products, Symmetric, algorithm_of, free
 
 import fastmargin as fm
@@ -327,6 +328,11 @@ def mixture(G, p):
         for side in (1, -1)
     }
     return [w * totals[-sign] for w, sign in zip(weights, G.signs, strict=True)]
+
+
+def holds(square, lower, upper):
+    """True if lower <= rho <= upper, for rho |rho| = square."""
+    return signed_square(Fraction(lower)) <= square <= signed_square(Fraction(upper))
 
 
 def floats_around(square):
@@ -1075,6 +1081,7 @@ ORDINARY = {
     if kind in (*USUAL, "rows") or (k % len(BASES) + k // len(BASES)) % 3 == 0
 }
 TRIALS = ["", "watched", "stopped", "interrupted"]
+SOLVED = {kind: ["max_margin"] for kind in KINDS}  # what laws are about
 
 
 def random_problem(rng, calls=ORDINARY, trials=TRIALS):
@@ -1236,3 +1243,28 @@ def random_options(rng, name, problem):
 def random_problems(seed, count, calls=ORDINARY, trials=TRIALS):
     rng = np.random.default_rng(seed)
     return [random_problem(rng, calls, trials) for _ in range(count)]
+
+
+def problems(count, calls=SOLVED, trials=("",), seeds=(0,)):
+    """Make of a law, a function of a `Problem` that asserts, the test that it holds for so many of each seed.
+
+    Where it fails, the literals of the first problems are in the message, to be pasted.
+    """
+
+    def test_of(law):
+        @pytest.mark.parametrize("seed", seeds)
+        def test(seed):
+            wrong = []
+            for problem in random_problems(seed, count, calls, trials):
+                try:
+                    law(problem)
+                except Exception as error:
+                    wrong.append(f"{type(error).__name__}: {error}\n    {problem}")
+            assert not wrong, f"{len(wrong)} of {count} problems:\n" + "\n".join(wrong[:5])
+
+        test.__name__ = law.__name__
+        test.__doc__ = law.__doc__
+        test.__module__ = law.__module__
+        return test
+
+    return test_of

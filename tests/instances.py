@@ -660,9 +660,14 @@ def off_the_best(square, lower):
     return math.sqrt(max(square - max(lower, 0.0) ** 2, 0.0))
 
 
+def meet(*results):
+    """True if there is a margin that is in the intervals of all results."""
+    return max(result.lower for result in results) <= min(result.upper for result in results)
+
+
 def same_answer(one, two, G):
     """Intervals that meet, and points as near to each other in ||.||_G as both intervals leave them."""
-    assert one.status == two.status and one.lower <= two.upper and two.lower <= one.upper
+    assert one.status == two.status and meet(one, two)
     off = one.p - two.p
     most = sum(off_the_best(result.upper**2, result.lower) for result in (one, two))
     assert math.sqrt(max(off @ (G @ off), 0.0)) <= most
@@ -685,7 +690,11 @@ def layouts(A):
 
 
 def check_raises(call, error, words):
-    """The error names each of the words: the argument, and the row or the remedy where there is one."""
+    """The error names each of the words: the argument, and the row or the remedy where there is one.
+
+    Words in one string are split at spaces.
+    """
+    words = words.split() if isinstance(words, str) else words
     with pytest.raises(error) as caught, np.errstate(all="ignore"):
         call()
     message = str(caught.value)

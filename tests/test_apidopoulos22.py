@@ -174,11 +174,7 @@ def test_the_box_bites_where_it_should():
         assert at_the_bound.sum() > alphas.shape[1] and not at_the_bound.all()
 
 
-@rotate(
-    "exponents, kind",
-    [(0.25, 0.5), (0.5, 0.5), (0.1, 0.9), (0.7, 0.05), (1e-3, 1e-3)],
-    PLAIN,
-)
+@rotate("exponents, kind", [(0.25, 0.5), (0.5, 0.5), (0.1, 0.9), (0.7, 0.05), (1e-3, 1e-3)], PLAIN)
 def test_the_homotopic_iterations_are_their_formula(exponents, kind):
     a, b = exponents
     for name, Z in INSTANCES.items():

@@ -129,76 +129,36 @@ DURATIONS = WHOLE.astype("m8[D]").astype("m8[ns]")
 DATES = np.datetime64("2000-01-01") + DURATIONS
 UNDATED = np.where(np.eye(4, 2, -1, dtype=bool), np.datetime64("NaT"), DATES)
 LONG = STAMP + WHOLE
-NO_POINTS = {  # a table, its error, and words of the place, of what is there, and of the remedy
-    "int64": (LONG, ValueError, ["row 0", "column 0", "beyond 2**53", "subtract an offset"]),
-    "uint64": (LONG.astype(np.uint64), ValueError, ["row 0", "beyond 2**53", "subtract an offset"]),
-    "Python's": (with_entry(10**30), ValueError, ["row 2", "beyond 2**53", "subtract an offset"]),
-    "list": (LONG.tolist(), ValueError, ["row 0", "beyond 2**53", "subtract an offset"]),
-    "list with floats": (
-        [[x, 0.5] for x, _ in LONG.tolist()],
-        ValueError,
-        ["row 0, column 0", "2**53"],
-    ),
-    "dates": (DATES, TypeError, ["row 0", "date", "in seconds"]),
-    "date objects": (
-        DATES.astype("M8[us]").astype(object),
-        TypeError,
-        ["row 0", "date", "in seconds"],
-    ),
-    "durations": (DURATIONS, TypeError, ["row 0", "duration", "in seconds"]),
-    "one duration": (
-        with_entry(np.timedelta64(1, "s")),
-        TypeError,
-        ["row 2", "duration", "in seconds"],
-    ),
-    "missing date": (UNDATED[[1, 0, 2, 3]], TypeError, ["row 0", "missing", "dropna()"]),
-    "None": (
-        with_entry(None),
-        TypeError,
-        ["row 2, column 1", "missing", "SimpleImputer", "dropna()"],
-    ),
-    "NA": (with_entry(NAType()), TypeError, ["row 2, column 1", "missing", "dropna()"]),
-    "NaT": (with_entry(NaTType()), TypeError, ["row 2, column 1", "missing", "dropna()"]),
-    "text": (WHOLE.astype(str), (TypeError, ValueError), ["numbers"]),
-    "one text": (
-        with_entry("five"),
-        TypeError,
-        ["row 2, column 1", "'five'", "pandas.get_dummies"],
-    ),
-    "decimals": (with_entry(decimal.Decimal("0.1")), TypeError, ["row 2", "0.1", "dtype=float"]),
-    "fractions": (with_entry(Fraction(1, 3)), TypeError, ["row 2", "Fraction", "dtype=float"]),
-    "dict": (
-        with_entry({}),
-        TypeError,
-        ["row 2", "{}", "argument must be a string or a real number"],
-    ),
-    "complex": (
-        WHOLE + 1j,
-        ValueError,
-        ["row 0, column 0", "Complex data not supported", "np.real"],
-    ),
-    "masked": (np.ma.array(WHOLE, mask=WHOLE == 7), TypeError, ["masked", "filled(0.0)"]),
-    "nan": (
-        np.where(WHOLE == 4, np.nan, WHOLE),
-        ValueError,
-        ["finite", "row 2", "nan", "isfinite"],
-    ),
-    "inf": (
-        np.where(WHOLE == 4, -np.inf, WHOLE),
-        ValueError,
-        ["finite", "row 2", "inf", "isfinite"],
-    ),
-    "single nan": (np.float32(np.where(WHOLE == 4, np.nan, 1)), ValueError, ["finite", "row 2"]),
-    "too large": (
-        2e100 * WHOLE,
-        ValueError,
-        ["1.6e+101", "row 3", "column 1", "1e-100 to 1e+100", "rescale"],
-    ),
-    "too small": (1e-102 * WHOLE, ValueError, ["8e-102", "row 3", "1e-100 to 1e+100", "rescale"]),
+NO_POINTS = {  # a table, its error, and words of the place and of the remedy
+    "int64": (LONG, ValueError, "row 0 column 0 beyond 2**53 subtract an offset"),
+    "uint64": (LONG.astype(np.uint64), ValueError, "row 0 beyond 2**53 subtract an offset"),
+    "Python's": (with_entry(10**30), ValueError, "row 2 beyond 2**53 subtract an offset"),
+    "list": (LONG.tolist(), ValueError, "row 0 beyond 2**53 subtract an offset"),
+    "list with floats": ([[x, 0.5] for x, _ in LONG.tolist()], ValueError, "row 0, column 0 2**53"),
+    "dates": (DATES, TypeError, "row 0 date in seconds"),
+    "date objects": (DATES.astype("M8[us]").astype(object), TypeError, "row 0 date in seconds"),
+    "durations": (DURATIONS, TypeError, "row 0 duration in seconds"),
+    "one duration": (with_entry(np.timedelta64(1, "s")), TypeError, "row 2 duration in seconds"),
+    "missing date": (UNDATED[[1, 0, 2, 3]], TypeError, "row 0 missing dropna()"),
+    "None": (with_entry(None), TypeError, "row 2, column 1 missing SimpleImputer dropna()"),
+    "NA": (with_entry(NAType()), TypeError, "row 2, column 1 missing dropna()"),
+    "NaT": (with_entry(NaTType()), TypeError, "row 2, column 1 missing dropna()"),
+    "text": (WHOLE.astype(str), (TypeError, ValueError), "numbers"),
+    "one text": (with_entry("five"), TypeError, "row 2, column 1 'five' pandas.get_dummies"),
+    "decimals": (with_entry(decimal.Decimal("0.1")), TypeError, "row 2 0.1 dtype=float"),
+    "fractions": (with_entry(Fraction(1, 3)), TypeError, "row 2 Fraction dtype=float"),
+    "dict": (with_entry({}), TypeError, "row 2 {} argument must be a string or a real number"),
+    "complex": (WHOLE + 1j, ValueError, "row 0, column 0 Complex data not supported np.real"),
+    "masked": (np.ma.array(WHOLE, mask=WHOLE == 7), TypeError, "masked filled(0.0)"),
+    "nan": (np.where(WHOLE == 4, np.nan, WHOLE), ValueError, "finite row 2 nan isfinite"),
+    "inf": (np.where(WHOLE == 4, -np.inf, WHOLE), ValueError, "finite row 2 inf isfinite"),
+    "single nan": (np.float32(np.where(WHOLE == 4, np.nan, 1)), ValueError, "finite row 2"),
+    "too large": (2e100 * WHOLE, ValueError, "row 3 column 1 rescale"),
+    "too small": (1e-102 * WHOLE, ValueError, "row 3 rescale"),
 }
 if np.finfo(np.longdouble).nmant > 52:
     longer = WHOLE.astype(np.longdouble)
-    NO_POINTS["longdouble"] = (longer, TypeError, ["row 0", "longdouble", "dtype=float"])
+    NO_POINTS["longdouble"] = (longer, TypeError, "row 0 longdouble dtype=float")
 
 
 @beside(POINTS, NO_POINTS, whole=["features", "tables", "values of a kernel"])
@@ -210,24 +170,8 @@ def test_what_is_no_table_of_points_is_refused(function, case):
     if function == "tables":
         if case in ("masked", "list with floats"):
             return  # which NumPy has changed
-        words = [word for word in words if "column" not in word and "isfinite" not in word]
-    check_raises(lambda: call(table), error, [name, *words])
-
-
-FRAMES = {  # a frame whose first column is none of numbers, its error and words
-    "integers": (Frame(LONG[:, 0], [0.5, 1, 2, 3]), ValueError, ["row 0", "beyond 2**53"]),
-    "dates": (Frame(DATES[:, 0], DATES[:, 1]), TypeError, ["row 0", "date", "in seconds"]),
-    "durations": (Frame(DURATIONS[:, 0], DURATIONS[:, 1]), TypeError, ["row 0", "duration"]),
-    "text": (Frame(["a", "b", "a", "b"], ["1", "2", "3", "4"]), TypeError, ["row 0", "'a'"]),
-    "missing": (Frame([1, None, 2, 3], [1.0, 2.0, 3.0, 4.0]), TypeError, ["row 1", "missing"]),
-}
-
-
-@beside([name for name in POINTS if name != "tables"], FRAMES, whole=["features"])
-def test_a_column_of_a_frame_is_named(function, case):
-    call, name = POINTS[function]
-    frame, error, words = FRAMES[case]
-    check_raises(lambda: call(frame), error, [f"{name}['begin']", *words])
+        words = re.sub(r"column \d|isfinite", "", words)
+    check_raises(lambda: call(table), error, f"{name} {words}")
 
 
 def test_an_entry_of_a_frame_that_is_not_finite_is_named():
@@ -399,26 +343,26 @@ def test_what_is_no_number_is_refused(case):
 S = 4.0  # of these points with normalize=None; a ridge may be 4e-16 to 4e16
 SHORT = np.array([[2.0, 0.0], [0.0, 1.0]])
 RATIOS = {  # a ridge, a weight or a C beside which rounding hides the rest
-    "ridge below": (lambda: ridged(1e-16), ["ridge", "1e-16", "4e-16", "np.where"]),
-    "ridge above": (lambda: ridged(1e17), ["ridge", "1e+17", "4e+16", "np.minimum"]),
-    "one of many": (lambda: ridged([0.0, 1e-20]), ["ridge", "row 1", "1e-20"]),
-    "with_ridge": (lambda: fm.Gram(np.eye(2)).with_ridge(1e-20), ["ridge", "1e-20"]),
-    "pairs": (lambda: fm.pair_gram(np.eye(2), [0, 1], 2, ridge=1e30), ["ridge", "1e+30"]),
-    "cost below": (lambda: with_cost(1e-17), ["cost", "1e-17", "2.5e-17", "np.clip"]),
-    "cost above": (lambda: with_cost(1e16), ["cost", "1e+16", "2.5e+15", "np.clip"]),
-    "no cost": (lambda: with_cost(0.0), ["cost", "is 0 at row 0"]),
-    "one cost of many": (lambda: with_cost([1.0, 0.0]), ["cost", "row 1"]),
-    "cost below 0": (lambda: with_cost(-1.0), ["cost", "-1"]),
-    "cost not finite": (lambda: with_cost([1.0, np.inf]), ["cost", "inf"]),
-    "cost of pairs": (lambda: fm.pair_gram(np.eye(2), [0, 1], 2, cost=1e30), ["cost", "1e+30"]),
-    "large C": (lambda: fit(C=1e16), ["C=1e+16", "to 2.4e+15,", "C=inf"]),
-    "small C": (lambda: fit(C=1e-20), ["C=1e-20", "from 2.6e-17 "]),
-    "large C of squares": (lambda: squared(C=1e16), ["C=1e+16", "to 1.2e+15,", "C=inf"]),
-    "small C of squares": (lambda: squared(C=1e-20), ["C=1e-20", "from 1.3e-17 "]),
-    "loss": (lambda: fit(loss="log"), ["loss", "log", "hinge", "squared_hinge"]),
-    "weights": (lambda: fit([1.0, 1e-17]), ["sample_weight", "1e-17", "leave lighter points out"]),
-    "hard weights": (lambda: fit([1e20, 1.0], C=np.inf), ["sample_weight", "1e+20"]),
-    "class_weight": (lambda: fit(class_weight={0: 1e-9, 1: 1e9}), ["class_weight", "1e-09"]),
+    "ridge below": (lambda: ridged(1e-16), "ridge np.where"),
+    "ridge above": (lambda: ridged(1e17), "ridge np.minimum"),
+    "one of many": (lambda: ridged([0.0, 1e-20]), "ridge row 1"),
+    "with_ridge": (lambda: fm.Gram(np.eye(2)).with_ridge(1e-20), "ridge"),
+    "pairs": (lambda: fm.pair_gram(np.eye(2), [0, 1], 2, ridge=1e30), "ridge"),
+    "cost below": (lambda: with_cost(1e-17), "cost np.clip"),
+    "cost above": (lambda: with_cost(1e16), "cost np.clip"),
+    "no cost": (lambda: with_cost(0.0), "cost is 0 at row 0"),
+    "one cost of many": (lambda: with_cost([1.0, 0.0]), "cost row 1"),
+    "cost below 0": (lambda: with_cost(-1.0), "cost -1"),
+    "cost not finite": (lambda: with_cost([1.0, np.inf]), "cost inf"),
+    "cost of pairs": (lambda: fm.pair_gram(np.eye(2), [0, 1], 2, cost=1e30), "cost"),
+    "large C": (lambda: fit(C=1e16), "C C=inf"),
+    "small C": (lambda: fit(C=1e-20), "C"),
+    "large C of squares": (lambda: squared(C=1e16), "C C=inf"),
+    "small C of squares": (lambda: squared(C=1e-20), "C"),
+    "loss": (lambda: fit(loss="log"), "loss log hinge squared_hinge"),
+    "weights": (lambda: fit([1.0, 1e-17]), "sample_weight leave lighter points out"),
+    "hard weights": (lambda: fit([1e20, 1.0], C=np.inf), "sample_weight"),
+    "class_weight": (lambda: fit(class_weight={0: 1e-9, 1: 1e9}), "class_weight"),
 }
 
 
@@ -495,18 +439,18 @@ def test_ratios_that_rounding_leaves_are_taken():
 
 TILTED = np.array([[1.0, 0.5], [0.5 + 1e-5, 1.0]])
 MATRICES = {  # a matrix that is no G, and words
-    "vector": (np.ones(3), ["(3,)"]),
-    "empty": (np.empty((0, 0)), ["(0, 0)"]),
-    "infinite": (np.diag([1.0, np.inf]), ["finite", "row 1"]),
-    "list": ([[1, 0], [1, 1]], ["symmetric to 1e-06", "row 1"]),
-    "Fortran": (TILTED.T, ["symmetric to 1e-06", "row 1"]),
-    "minor": (np.array([[1.0, 1.1], [1.1, 1.0]]), ["positive semi-definite", "row 1"]),
-    "not finite": (np.array([[1.0, np.nan], [0.0, 1.0]]), ["finite", "row"]),
-    "not symmetric": (TILTED, ["symmetric to 1e-06", "row 1", "double precision", "/ 2"]),
-    "not square": (np.ones((2, 3)), ["square", "(2, 3)"]),
-    "indefinite": (np.array([[1.0, 2.0], [2.0, 1.0]]), ["positive semi-definite", "row 1"]),
-    "negative": (-np.eye(2), ["positive semi-definite", "row 0"]),
-    "integers": (np.array([[2**60, 0], [0, 1]]), ["row 0", "beyond 2**53"]),
+    "vector": (np.ones(3), "(3,)"),
+    "empty": (np.empty((0, 0)), "(0, 0)"),
+    "infinite": (np.diag([1.0, np.inf]), "finite row 1"),
+    "list": ([[1, 0], [1, 1]], "symmetric row 1"),
+    "Fortran": (TILTED.T, "symmetric row 1"),
+    "minor": (np.array([[1.0, 1.1], [1.1, 1.0]]), "positive semi-definite row 1"),
+    "not finite": (np.array([[1.0, np.nan], [0.0, 1.0]]), "finite row"),
+    "not symmetric": (TILTED, "symmetric row 1 double precision / 2"),
+    "not square": (np.ones((2, 3)), "square (2, 3)"),
+    "indefinite": (np.array([[1.0, 2.0], [2.0, 1.0]]), "positive semi-definite row 1"),
+    "negative": (-np.eye(2), "positive semi-definite row 0"),
+    "integers": (np.array([[2**60, 0], [0, 1]]), "row 0 beyond 2**53"),
 }
 TAKES_MATRIX = {  # every function that is given a matrix, and what it calls it
     **{name: (lambda M, name=name: run(name, M), "G") for name in fm.ALGORITHMS},
@@ -527,13 +471,13 @@ def test_what_is_no_kernel_matrix_is_refused(function, case):
     matrix, words = MATRICES[case]
     if case in ("not square", "vector", "empty") and name != "G":
         name = "shape"
-        words = []
-    check_raises(lambda: call(matrix), ValueError, [name, *words])
+        words = ""
+    check_raises(lambda: call(matrix), ValueError, f"{name} {words}")
 
 
 @pytest.mark.parametrize("size", [1e-201, 1e201, 0.0])
 def test_a_matrix_of_a_size_beyond_what_products_allow_is_refused(size):
-    words = ["max_i G_ii", f"{size:g}", "1e-200 to 1e+200", "rescale", "unless all are 0"]
+    words = "max_i G_ii rescale unless all are 0"
     check_raises(lambda: fm.momentum(size * np.eye(2)), ValueError, words)
     if size:
         long = np.sqrt(size)
@@ -685,19 +629,19 @@ def test_one_hot_labels_are_told_to_be_numbers(function, kind):
 
 
 NO_SIGNS = {  # labels that are not -1 or +1, their error and words
-    "zeros and ones": ([0, 1, 0, 1], ValueError, ["-1 or +1", "y[0] is 0", "np.where"]),
-    "uint8": (np.array([0, 1, 0, 1], np.uint8), ValueError, ["y[0] is 0", "np.where"]),
-    "floats": ([1.5, -1.0, 1.5, -1.0], ValueError, ["y[0] is 1.5", "np.where"]),
-    "booleans": ([True, False, True, True], ValueError, ["y[1] is 0", "np.where"]),
-    "text": (["a", "b", "a", "b"], TypeError, ["'a' and 'b'", "np.where"]),
-    "objects": (np.array(["b", "a", "b", "a"], object), TypeError, ["'a' and 'b'", "np.where"]),
-    "one other": ([0, 0, 0, 0], ValueError, ["y[0] is 0", "no other value", "both classes"]),
-    "masked": (np.ma.array(["a", "b", "a", "b"]), TypeError, ["y", "masked"]),
-    "dates": (DATES[[0, 0, 1, 1], 0], TypeError, ["real numbers", "np.where"]),
-    "three": ([0, 1, 2, 1], ValueError, ["3 values", "pair_gram"]),
-    "three words": (["a", "b", "c", "a"], TypeError, ["3 values", "pair_gram"]),
-    "too few": ([1, -1, 1], ValueError, ["4 entries", "got 3"]),
-    "swapped": (X, ValueError, ["y"]),
+    "zeros and ones": ([0, 1, 0, 1], ValueError, "-1 or +1 y[0] is 0 np.where"),
+    "uint8": (np.array([0, 1, 0, 1], np.uint8), ValueError, "y[0] is 0 np.where"),
+    "floats": ([1.5, -1.0, 1.5, -1.0], ValueError, "y[0] is 1.5 np.where"),
+    "booleans": ([True, False, True, True], ValueError, "y[1] is 0 np.where"),
+    "text": (["a", "b", "a", "b"], TypeError, "'a' and 'b' np.where"),
+    "objects": (np.array(["b", "a", "b", "a"], object), TypeError, "'a' and 'b' np.where"),
+    "one other": ([0, 0, 0, 0], ValueError, "y[0] is 0 no other value both classes"),
+    "masked": (np.ma.array(["a", "b", "a", "b"]), TypeError, "y masked"),
+    "dates": (DATES[[0, 0, 1, 1], 0], TypeError, "real numbers np.where"),
+    "three": ([0, 1, 2, 1], ValueError, "3 values pair_gram"),
+    "three words": (["a", "b", "c", "a"], TypeError, "3 values pair_gram"),
+    "too few": ([1, -1, 1], ValueError, "4 entries got 3"),
+    "swapped": (X, ValueError, "y"),
 }
 
 
@@ -891,6 +835,10 @@ def norm_certificate(w=(1.0, 1.0), p=UNIFORM, Z=X, **options):
     return fm.norm_certificate(Z, "l1", w, p, **options)
 
 
+def certified(alpha=UNIFORM, p=UNIFORM):
+    return fm.certificate(EYE, alpha, p)
+
+
 def lacking(**changes):
     return type("Lacking", (Own,), changes)(EYE)
 
@@ -908,582 +856,488 @@ TABLES = np.ones((4, 2, 3))
 ROWS = fm.features(X, 1, normalize=None)
 
 
-REFUSALS = {  # by what is wrong: calls, their error, and words
+def refused(error, words, *calls):
+    """Rows of the table: calls whose error has these words."""
+    return [(error, words, call) for call in calls]
+
+
+def each(function, error, **options):
+    """Rows of the table: calls with one option of a list, whose error names it."""
+    return [
+        (error, name, lambda name=name, value=value: function(**{name: value}))
+        for name, values in options.items()
+        for value in values
+    ]
+
+
+def some(function, *args, **others):
+    """A function of further options."""
+    return lambda **options: function(*args, **{**others, **options})
+
+
+of_gram = some(fm.gram, X, Y)
+of_poly = some(fm.gram, X, Y, kernel="poly")
+of_classifier = some(chosen)
+MAKERS = [some(make, X, Y) for make in (fm.gram, fm.features, fm.lazy_gram)]
+NOT_POSITIVE = [0.0, -1.0, NAN, INF]
+
+REFUSALS = {  # by what is wrong: calls, their error, and words of the argument, the place and the remedy
     "kernel": [
-        (lambda: fm.gram(X, Y, kernel="cubic"), ValueError, ["kernel", "'cubic'", "'rbf'"]),
-        (lambda: fm.gram(X, Y, kernel=None), ValueError, ["kernel", "None"]),
-        (lambda: fm.lazy_gram(X, kernel="precomputed"), ValueError, ["lazy_gram", "gram(X, y"]),
-        (lambda: fm.lazy_gram(X, kernel=linear), ValueError, ["lazy_gram", "gram(X, y"]),
-        (lambda: fm.gram(X, Y, kernel="linear", gamma=1.0), TypeError, ["'linear'", "gamma"]),
-        (lambda: fm.gram(X, Y, degree=2), TypeError, ["'rbf'", "degree", "sigma2"]),
-        (lambda: fm.lazy_gram(X, kernel="ntk", gamma=1.0), TypeError, ["'ntk'", "gamma"]),
-        (lambda: fm.gram(EYE, Y, gamma=1.0, **OWN), TypeError, ["gamma"]),
-        (
-            lambda: fm.gram(X, Y, kernel=linear, gamma=1.0),
-            TypeError,
-            ["gamma", "functools.partial"],
-        ),
-        (lambda: fm.gram(X, Y, kernel=linear, gamma=1.0), TypeError, ["gamma"]),
-        (lambda: fm.gram(X, Y, gamma=1.0, sigma2=1.0), ValueError, ["gamma", "sigma2", "both"]),
-        (lambda: fm.gram(X, Y, gamma=-1.0), ValueError, ["gamma", "-1.0"]),
-        (lambda: fm.gram(X, Y, gamma=0.0), ValueError, ["gamma", "0.0"]),
-        (lambda: fm.gram(X, Y, gamma=NAN), ValueError, ["gamma", "nan"]),
-        (lambda: fm.gram(X, Y, gamma="wide"), ValueError, ["gamma", "'scale'", "'wide'"]),
-        (lambda: fm.gram(X, Y, gamma=[1.0, 2.0]), TypeError, ["gamma", "number"]),
-        (lambda: fm.gram(X, Y, sigma2=0.0), ValueError, ["sigma2", "0.0"]),
-        (lambda: fm.gram(X, Y, sigma2=INF), ValueError, ["sigma2", "inf"]),
-        (lambda: fm.gram(X, Y, sigma2=1e-320), ValueError, ["sigma2"]),
-        (lambda: fm.gram(X, Y, kernel="poly", coef0=-1.0), ValueError, ["coef0", "-1.0"]),
-        (lambda: fm.gram(X, Y, kernel="poly", coef0=1e90), ValueError, ["K(x, x)", "parameters"]),
-        (lambda: fm.gram(X, Y, kernel="poly", degree=0), ValueError, ["degree", "0"]),
-        (lambda: fm.gram(X, Y, kernel="poly", degree=2.0), TypeError, ["degree", "integer"]),
-        (lambda: fm.gram(X, Y, kernel="poly", degree=True), ValueError, ["degree", "True"]),
-        (lambda: fm.gram(X, Y, kernel="ntk", W=EYE), TypeError, ["W", "function", "MANUAL.md"]),
-        (lambda: fm.gram(X, Y, kernel=lambda A, B: A), ValueError, ["kernel", "(4, 2)"]),
-        (lambda: fm.gram(X, Y, kernel=lambda A, B: np.ones(4)), ValueError, ["kernel"]),
-        (lambda: fm.kernel_matrix(X, X, kernel=lambda A, B: A), ValueError, ["kernel"]),
-        (
-            lambda: scores(X, X, kernel=lambda A, B: linear(A, B)[:3, :3]),
-            ValueError,
-            ["kernel", "(3, 3)"],
-        ),
+        *each(of_gram, ValueError, kernel=["cubic", None], normalize=["l2"], sigma2=[1e-320]),
+        *each(of_gram, ValueError, gamma=[*NOT_POSITIVE[:3], "wide"], sigma2=[0.0, INF]),
+        *each(of_gram, TypeError, gamma=[[1.0, 2.0]], degree=[2]),
+        *each(of_poly, ValueError, coef0=[-1.0], degree=[0, True]),
+        *each(of_poly, TypeError, degree=[2.0]),
+        *each(some(fm.gram, EYE, Y, **OWN), TypeError, gamma=[1.0]),
+        (ValueError, "K(x, x) parameters", lambda: of_poly(coef0=1e90)),
+        (ValueError, "gamma sigma2 both", lambda: of_gram(gamma=1.0, sigma2=1.0)),
+        (TypeError, "gamma 'linear'", lambda: of_gram(kernel="linear", gamma=1.0)),
+        (TypeError, "gamma 'ntk'", lambda: fm.lazy_gram(X, kernel="ntk", gamma=1.0)),
+        (TypeError, "W function MANUAL.md", lambda: of_gram(kernel="ntk", W=EYE)),
+        (TypeError, "gamma functools.partial", lambda: of_gram(kernel=linear, gamma=1.0)),
+        (ValueError, "lazy_gram gram(X, y", lambda: fm.lazy_gram(X, kernel="precomputed")),
+        (ValueError, "lazy_gram gram(X, y", lambda: fm.lazy_gram(X, kernel=linear)),
+        (ValueError, "kernel", lambda: of_gram(kernel=lambda A, B: A)),
+        (ValueError, "kernel", lambda: of_gram(kernel=lambda A, B: np.ones(4))),
+        (ValueError, "kernel", lambda: fm.kernel_matrix(X, X, kernel=lambda A, B: A)),
+        (ValueError, "kernel", lambda: scores(X, X, kernel=lambda A, B: linear(A, B)[:3, :3])),
     ],
     "other options of G": [
-        (lambda: fm.gram(X, Y, normalize="l2"), ValueError, ["normalize", "'l2'", "'unit'"]),
-        (lambda: fm.features(X, Y, normalize="l2"), ValueError, ["normalize", "'l2'"]),
-        (
-            lambda: fm.gram(X, Y, C=1.0),
-            TypeError,
-            ["C", "cost=C", "ridge=1/(2*C)", "MaxMarginClassifier"],
-        ),
-        (lambda: fm.lazy_gram(X, Y, C=1.0), TypeError, ["C", "ridge=1/(2*C)"]),
-        (lambda: fm.gram(X, "rbf"), TypeError, ["y", "'rbf'", "label", "names"]),
-        (
-            lambda: fm.certificate(fm.features(X, Y, intercept="free"), EYE[0], EYE[0]),
-            ValueError,
-            ["p"],
-        ),
+        (TypeError, "C cost=C ridge=1/(2*C) MaxMarginClassifier", lambda: of_gram(C=1.0)),
+        (TypeError, "C ridge=1/(2*C)", lambda: fm.lazy_gram(X, Y, C=1.0)),
+        (TypeError, "y 'rbf' label names", lambda: fm.gram(X, "rbf")),
+        (ValueError, "p", lambda: fm.certificate(fm.features(X, Y, **FREE), *EYE[:2])),
         *(
-            (lambda make=make, c=c: make(X, Y, intercept=c), error, ["intercept", *words])
-            for make in (fm.gram, fm.features, fm.lazy_gram)
-            for c, error, words in (
-                (True, TypeError, ['"free"', "0.0", "True"]),
-                (np.bool_(False), TypeError, ['"free"', "False"]),
-                (None, TypeError, ['"free"', "None"]),
-                ("none", ValueError, ["'free'", "'none'"]),
-                (-1.0, ValueError, ["at least 0", "-1.0"]),
-                (NAN, ValueError, ["nan"]),
-                (INF, ValueError, ["inf"]),
-                (1e120, ValueError, ["1e+120", "1e-100 to 1e+100", "length of points"]),
-                (1e-120, ValueError, ["1e-120"]),
-            )
-        ),
-        *(
-            (lambda make=make, r=r: make(X, Y, ridge=r), error, ["ridge", *words])
-            for make in (fm.gram, fm.features, fm.lazy_gram)
-            for r, error, words in (
-                (-1.0, ValueError, ["-1.0"]),
-                (NAN, ValueError, ["nan"]),
-                (INF, ValueError, ["inf"]),
-                ("much", TypeError, ["'much'"]),
-                (None, TypeError, ["None"]),
-                ([1.0], ValueError, ["4 entries", "got 1"]),
-                (np.ones((4, 1)), ValueError, ["(4, 1)", "np.ravel(ridge)"]),
-                (-np.arange(4.0), ValueError, ["at least 0", "-3"]),
-                (np.full(4, NAN), ValueError, ["row 0", "nan", "fill it in"]),
+            row
+            for make in MAKERS
+            for row in (
+                *each(make, TypeError, intercept=[True, np.bool_(False), None]),
+                *each(make, ValueError, intercept=["none", -1.0, NAN, INF, 1e120, 1e-120]),
+                *each(make, TypeError, ridge=["much", None]),
+                *each(make, ValueError, ridge=[-1.0, NAN, INF, [1.0], -np.arange(4.0)]),
+                *refused(
+                    ValueError,
+                    "ridge np.ravel(ridge)",
+                    lambda make=make: make(ridge=np.ones((4, 1))),
+                ),
+                *refused(
+                    ValueError, "ridge row 0 fill", lambda make=make: make(ridge=np.full(4, NAN))
+                ),
             )
         ),
     ],
     "what is no array": [
-        *(
-            (lambda call=call: fm.gram(call(), Y), error, ["X", *words])
-            for call, error, words in (
-                (lambda: None, TypeError, ["array", "NoneType"]),
-                (lambda: "hello", TypeError, ["array", "str"]),
-                (lambda: {"a": [1.0]}, TypeError, ["array", "dict"]),
-                (lambda: {1.0, 2.0}, TypeError, ["array", "set", "list(X)"]),
-                (lambda: iter(X), TypeError, ["array", "iterator", "list(X)"]),
-                (lambda: [[1, 2], [3]], ValueError, ["one length"]),
-                (lambda: [[1, 2], 3], ValueError, ["one length"]),
-                (lambda: [], ValueError, ["empty"]),
-            )
+        *refused(
+            TypeError,
+            "X array",
+            *(lambda thing=thing: fm.gram(thing, Y) for thing in (None, "hello", {"a": [1.0]})),
         ),
-        (lambda: fm.gram(X, {1, -1}), TypeError, ["y", "array", "set", "list(y)"]),
-        (lambda: fm.gram(X, [[1], [1, 2], 3, 4]), ValueError, ["y", "one length"]),
-        (lambda: fm.momentum(None), TypeError, ["G", "array", "NoneType"]),
-        (lambda: fm.gram(X[:, 0], Y), ValueError, ["X", "np.reshape(X, (-1, 1))"]),
-        (lambda: fm.gram(np.ma.array(EYE), Y, **OWN), TypeError, ["X", "masked"]),
-        (lambda: scores(X, X, np.ma.ones(4)), TypeError, ["result", "masked"]),
+        (TypeError, "X array list(X)", lambda: fm.gram({1.0, 2.0}, Y)),
+        (TypeError, "X array list(X)", lambda: fm.gram(iter(X), Y)),
+        (ValueError, "X one length", lambda: fm.gram([[1, 2], [3]], Y)),
+        (ValueError, "X one length", lambda: fm.gram([[1, 2], 3], Y)),
+        (ValueError, "X empty", lambda: fm.gram([], Y)),
+        (TypeError, "y array set list(y)", lambda: fm.gram(X, {1, -1})),
+        (ValueError, "y one length", lambda: fm.gram(X, [[1], [1, 2], 3, 4])),
+        (TypeError, "G array NoneType", lambda: fm.momentum(None)),
+        (ValueError, "X np.reshape(X, (-1, 1))", lambda: fm.gram(X[:, 0], Y)),
+        (TypeError, "X masked", lambda: fm.gram(np.ma.array(EYE), Y, **OWN)),
+        (TypeError, "result masked", lambda: scores(X, X, np.ma.ones(4))),
     ],
     "beyond the memory": [
         (
+            MemoryError,
+            "lazy_gram",
             lambda: fm.gram(np.zeros((2_000_000, 1)), kernel="laplacian", gamma=1.0),
-            MemoryError,
-            ["lazy_gram"],
         ),
+        (MemoryError, "GB", lambda: np.asarray(fm.lazy_gram(np.arange(40_000.0)[:, None], **FLAT))),
         (
-            lambda: np.asarray(fm.lazy_gram(np.arange(40_000.0)[:, None], **FLAT)),
             MemoryError,
-            ["11.9 GB"],
-        ),
-        (
+            "classes np.unique(labels, return_inverse=True)",
             lambda: fm.pair_gram(K, [0, 1, 0, 1], 10**10),
-            MemoryError,
-            ["10000000000 classes", "np.unique(labels, return_inverse=True)"],
         ),
     ],
     "other sizes": [
-        (lambda: fm.kernel_matrix(X, X[:, :1]), ValueError, ["A", "B", "2 columns"]),
-        (lambda: scores(X, X[:, :1]), ValueError, ["Xnew", "1 columns"]),
-        (lambda: scores(X, X, np.ones(2)), ValueError, ["result", "2 weights"]),
-        (lambda: scores(X, X, [1, NAN, 1, 1]), ValueError, ["result", "row 1"]),
-        (lambda: fm.gram(X, Y, **OWN), ValueError, ["precomputed", "(4, 2)"]),
-        (lambda: fm.gram(EYE, [1, -1], **OWN), ValueError, ["y", "4 entries"]),
-        (lambda: fm.kernel_matrix(X, X, **OWN), ValueError, ["precomputed", "square"]),
-        (lambda: fm.kernel_matrix(EYE, X, **OWN), ValueError, ["A", "B"]),
-        (lambda: scores(EYE, X, **OWN), ValueError, ["Xnew"]),
-        (lambda: fm.contradiction(X, [1, 2]), ValueError, ["label", "4 rows", "(2,)"]),
-        (lambda: fm.certificate(EYE, np.ones(2), UNIFORM), ValueError, ["alpha", "4 entries"]),
-        (
-            lambda: fm.certificate(EYE, np.ones(4), np.ones(4)),
-            ValueError,
-            ["sum of p", "4", "p / p.sum()"],
-        ),
-        (lambda: fm.certificate(EYE, np.ones(4), [1.5, -0.5, 0, 0]), ValueError, ["p", "-0.5"]),
-        (lambda: fm.certificate(EYE, np.ones(4), [0.5, 0.5]), ValueError, ["p", "4 weights"]),
-        (lambda: fm.certificate(EYE, [1, 2, INF, 1], UNIFORM), ValueError, ["alpha", "row 2"]),
-        (lambda: fm.certificate(EYE, np.ones(4), [NAN, 1, 0, 0]), ValueError, ["p", "row 0"]),
+        (ValueError, "A B 2 columns", lambda: fm.kernel_matrix(X, X[:, :1])),
+        (ValueError, "A B", lambda: fm.kernel_matrix(EYE, X, **OWN)),
+        (ValueError, "Xnew", lambda: scores(X, X[:, :1])),
+        (ValueError, "Xnew", lambda: scores(EYE, X, **OWN)),
+        (ValueError, "result 2 weights", lambda: scores(X, X, np.ones(2))),
+        (ValueError, "result row 1", lambda: scores(X, X, [1, NAN, 1, 1])),
+        (ValueError, "precomputed", lambda: fm.gram(X, Y, **OWN)),
+        (ValueError, "precomputed square", lambda: fm.kernel_matrix(X, X, **OWN)),
+        (ValueError, "y 4 entries", lambda: fm.gram(EYE, [1, -1], **OWN)),
+        (ValueError, "label 4 rows", lambda: fm.contradiction(X, [1, 2])),
+        (ValueError, "alpha 4 entries", lambda: certified([1, 1])),
+        (ValueError, "alpha row 2", lambda: certified([1, 2, INF, 1])),
+        (ValueError, "sum of p p / p.sum()", lambda: certified(p=np.ones(4))),
+        (ValueError, "p", lambda: certified(p=[1.5, -0.5, 0, 0])),
+        (ValueError, "p 4 weights", lambda: certified(p=[0.5, 0.5])),
+        (ValueError, "p row 0", lambda: certified(p=[NAN, 1, 0, 0])),
     ],
     "points without length": [
         (
+            ValueError,
+            'row 1 of X K(x, x) 1 other row leave out normalize="max"',
             lambda: fm.features(ZERO, Y),
-            ValueError,
-            ["row 1 of X", "K(x, x) = 0", "1 other row", "leave out", 'normalize="max"'],
         ),
-        (lambda: fm.lazy_gram(ZERO, Y, kernel="linear"), ValueError, ["row 1 of X", "K(x, x)"]),
-        (lambda: fm.gram(ZERO, Y, kernel=single), ValueError, ["row 1 of X", "K(x, x)"]),
-        (lambda: fm.gram(linear(ZERO, ZERO), Y, **OWN), ValueError, ["row 1 of X", "K(x, x)"]),
-        (lambda: fm.gram(single(ZERO, ZERO), Y, **OWN), ValueError, ["row 1 of X", "K(x, x)"]),
-        (lambda: scores(X, ZERO, normalize="unit", kernel="linear"), ValueError, ["row 1 of Xnew"]),
-        (lambda: scores(X, ZERO, normalize="unit", kernel=linear), ValueError, ["row 1 of Xnew"]),
-        (
-            lambda: chosen(kernel="linear", normalize="unit", C=1.0).predict(ZERO),
+        (ValueError, "row 1 of X K(x, x)", lambda: fm.lazy_gram(ZERO, Y, kernel="linear")),
+        (ValueError, "row 1 of X K(x, x)", lambda: fm.gram(ZERO, Y, kernel=single)),
+        (ValueError, "row 1 of X K(x, x)", lambda: fm.gram(linear(ZERO, ZERO), Y, **OWN)),
+        (ValueError, "row 1 of X K(x, x)", lambda: fm.gram(single(ZERO, ZERO), Y, **OWN)),
+        *refused(
             ValueError,
-            ["row 1 of Xnew"],
+            "row 1 of Xnew",
+            lambda: scores(X, ZERO, normalize="unit", kernel="linear"),
+            lambda: scores(X, ZERO, normalize="unit", kernel=linear),
+            lambda: chosen(kernel="linear", normalize="unit", C=1.0).predict(ZERO),
         ),
         *(
-            (lambda call=call: call(0 * EYE, normalize="max"), ValueError, ["K(x, x)", "X"])
+            (ValueError, "K(x, x) X", lambda call=call: call(0 * EYE, normalize="max"))
             for call in (
                 lambda Z, **o: fm.features(Z, Y, **o),
                 lambda Z, **o: fm.gram(Z, Y, kernel="linear", **o),
                 lambda Z, **o: fm.lazy_gram(Z, Y, kernel="linear", **o),
                 lambda Z, **o: fm.gram(Z, Y, kernel=single, **o),
                 lambda Z, **o: fm.gram(Z, Y, kernel="precomputed", **o),
-                lambda Z, **o: fm.pair_gram(fm.gram(Z, kernel="precomputed", **o), [0, 1, 2, 0], 3),
                 lambda Z, **o: chosen(Z, kernel=single, **o),
             )
         ),
-        (lambda: chosen(0 * X, kernel="linear"), ValueError, ["max_i G_ii is 0"]),
-        (lambda: chosen(0 * X, kernel="linear", C=1.0), ValueError, ["max_i G_ii is 0"]),
-        (lambda: fm.max_margin(fm.features(0 * X, Y, normalize=None)), ValueError, ["max_i G_ii"]),
-        (lambda: fm.features(0 * X, Y, normalize=None, ridge=1.0), ValueError, ["max_i G_ii"]),
-        (lambda: fm.features(1e-110 * EYE, Y, normalize=None), ValueError, ["X", "1e-110"]),
+        (ValueError, "max_i G_ii", lambda: chosen(0 * X, kernel="linear")),
+        (ValueError, "max_i G_ii", lambda: chosen(0 * X, kernel="linear", C=1.0)),
+        (ValueError, "max_i G_ii", lambda: fm.max_margin(fm.features(0 * X, Y, normalize=None))),
+        (ValueError, "max_i G_ii", lambda: fm.features(0 * X, Y, normalize=None, ridge=1.0)),
+        (ValueError, "X", lambda: fm.features(1e-110 * EYE, Y, normalize=None)),
         (
+            ValueError,
+            "row 3 of X K(x, x)",
             lambda: fm.features(np.diag([1.0, 1.0, 1.0, 1e-110]), Y),
-            ValueError,
-            ["row 3 of X", "K(x, x)"],
         ),
-        (
-            lambda: scores(EYE, EYE, normalize="unit", **OWN),
-            ValueError,
-            ["normalize", "new points"],
+        (ValueError, "normalize new points", lambda: scores(EYE, EYE, normalize="unit", **OWN)),
+    ],
+    "points in place of G, and G in place of points": [
+        (TypeError, "takes 1 positional argument", lambda: fm.momentum(X, Y)),
+        (ValueError, "(4, 2) gram(X, y) or features(X, y)", lambda: fm.momentum(X)),
+        *refused(
+            TypeError,
+            "X Gram",
+            lambda: fm.gram(K.signed(Y), Y),
+            lambda: fm.features(K),
+            lambda: fm.lazy_gram(fm.features(X, Y), Y),
+            lambda: fm.gram(fm.lazy_gram(X)),
+            lambda: fitted().fit(K.signed(Y), Y),
         ),
-    ],
-    "points in place of G": [
-        (lambda: fm.momentum(X, Y), TypeError, ["takes 1 positional argument"]),
-        (lambda: fm.momentum(X), ValueError, ["(4, 2)", "gram(X, y) or features(X, y)"]),
-    ],
-    "a G in place of points": [
-        (lambda: fm.gram(K.signed(Y), Y), TypeError, ["X", "Gram"]),
-        (lambda: fm.features(K), TypeError, ["X", "Gram"]),
-        (lambda: fm.lazy_gram(fm.features(X, Y), Y), TypeError, ["X", "Gram"]),
-        (lambda: fm.gram(fm.lazy_gram(X)), TypeError, ["X", "Gram"]),
-        (lambda: fitted().fit(K.signed(Y), Y), TypeError, ["X", "Gram"]),
-        (lambda: fm.winnow(fm.features(X, Y)), TypeError, ["Z", "Gram"]),
+        (TypeError, "Z Gram", lambda: fm.winnow(fm.features(X, Y))),
     ],
     "labels": [
-        (lambda: fm.gram(X, [1, -1, 2, 1]), ValueError, ["labels", "y[2] is 2"]),
-        (lambda: fm.gram(X, [Y]), ValueError, ["y", "(1, 4)", "np.ravel(y)"]),
-        (
-            lambda: fm.max_margin(fm.gram(X, intercept="free")),
-            ValueError,
-            ["labels", "K.signed(y)"],
-        ),
-        (lambda: fm.max_margin(Own(X, [1, 1, 1, 1])), ValueError, ["labels", "-1 and +1"]),
-        (lambda: fm.max_margin(Own(X, [2, -1, 1, 1])), ValueError, ["labels", "-1 and +1"]),
-        (lambda: fm.pair_gram(fm.gram(X, Y), [0, 1, 0, 1], 2), ValueError, ["labels already"]),
-        (lambda: fm.pair_gram(fm.gram(X, Y), [0, 1, 0, 1], 2), ValueError, ["pair_gram takes K"]),
-        (lambda: fm.gram(X, Y).signed(Y), ValueError, ["labels already"]),
-        (lambda: fm.pair_gram(fm.gram(X, **FREE), Y > 0, 2), ValueError, ["free"]),
-        (lambda: fm.gram(X, np.ones(4), **FREE), ValueError, ["both classes"]),
-        (lambda: fm.gram(X, **FREE).signed(np.ones(4)), ValueError, ["both classes"]),
+        (ValueError, "labels y[2]", lambda: fm.gram(X, [1, -1, 2, 1])),
+        (ValueError, "y np.ravel(y)", lambda: fm.gram(X, [Y])),
+        (ValueError, "labels K.signed(y)", lambda: fm.max_margin(fm.gram(X, intercept="free"))),
+        (ValueError, "labels -1 and +1", lambda: fm.max_margin(Own(X, [1, 1, 1, 1]))),
+        (ValueError, "labels -1 and +1", lambda: fm.max_margin(Own(X, [2, -1, 1, 1]))),
+        (ValueError, "labels already", lambda: fm.pair_gram(fm.gram(X, Y), [0, 1, 0, 1], 2)),
+        (ValueError, "labels already", lambda: fm.gram(X, Y).signed(Y)),
+        (ValueError, "free", lambda: fm.pair_gram(fm.gram(X, **FREE), Y > 0, 2)),
+        (ValueError, "both classes", lambda: fm.gram(X, np.ones(4), **FREE)),
+        (ValueError, "both classes", lambda: fm.gram(X, **FREE).signed(np.ones(4))),
         *(  # a kernel matrix has a margin of its own, which nobody asked for
-            (lambda make=make: fm.certificate(make(X), UNIFORM, UNIFORM), ValueError, [words])
-            for make, words in (
-                (fm.gram, "gram(X, y, ...)"),
-                (fm.lazy_gram, "lazy_gram(X, y, ...)"),
-                (fm.features, "features(X, y, ...)"),
+            row
+            for make in (fm.gram, fm.lazy_gram, fm.features)
+            for row in refused(
+                ValueError,
+                f"{make.__name__}(X, y, ...)",
+                lambda make=make: fm.certificate(make(X), UNIFORM, UNIFORM),
             )
         ),
-        *(
-            (lambda name=name: run(name, fm.gram(X)), ValueError, ["gram(X, y, ...)"])
-            for name in CALLS
-            if not CALLS[name].rows
-        ),
-        (lambda: fm.pair_gram(EYE, [0, 1, 2, 0], 2), ValueError, ["labels[2] is 2", "0 to 1"]),
-        (lambda: fm.pair_gram(EYE, [0, -1, 1, 0], 2), ValueError, ["labels[1] is -1"]),
-        (lambda: fm.pair_gram(EYE, [0, 0.5, 1, 0], 2), ValueError, ["labels[1] is 0.5"]),
-        (lambda: fm.pair_gram(EYE, Y, 2), ValueError, ["labels", "(y + 1) // 2"]),
-        (lambda: fm.pair_gram(EYE, [0, 1], 2), ValueError, ["labels", "4 entries"]),
-        (lambda: fm.pair_gram(EYE, [0, 0, 0, 0], 1), ValueError, ["n_classes", "from 2"]),
-        (lambda: fm.pair_gram(EYE, [0, 1, 0, 1], 2.0), TypeError, ["n_classes", "2.0"]),
-        (lambda: fm.pair_gram(EYE, ["a", "b", "c", "a"], 3), TypeError, ["labels", "np.unique"]),
-        (lambda: fm.norm_margin(EYE, "l2", labels=Y), ValueError, ["labels", "(y + 1) // 2"]),
-        (lambda: fm.norm_margin(fm.features(X, Y), "linf"), TypeError, ["Z", "y[:, None] * X"]),
-        (lambda: fm.steepest_descent(fm.features(X, Y), "l2"), TypeError, ["Z", "y[:, None] * X"]),
-        (
-            lambda: fm.pair_gram(fm.gram(EYE), [0, 1, 2, 0], 3).decision_function(np.ones(4), EYE),
+        *refused(
             ValueError,
-            ["result", "4 weights"],
+            "gram(X, y, ...)",
+            *(lambda n=name: run(n, fm.gram(X)) for name in CALLS if not CALLS[name].rows),
+        ),
+        (ValueError, "labels[2] 0 to 1", lambda: fm.pair_gram(EYE, [0, 1, 2, 0], 2)),
+        (ValueError, "labels[1]", lambda: fm.pair_gram(EYE, [0, -1, 1, 0], 2)),
+        (ValueError, "labels[1]", lambda: fm.pair_gram(EYE, [0, 0.5, 1, 0], 2)),
+        (ValueError, "labels 4 entries", lambda: fm.pair_gram(EYE, [0, 1], 2)),
+        (ValueError, "n_classes", lambda: fm.pair_gram(EYE, [0, 0, 0, 0], 1)),
+        (TypeError, "n_classes", lambda: fm.pair_gram(EYE, [0, 1, 0, 1], 2.0)),
+        (TypeError, "labels np.unique", lambda: fm.pair_gram(EYE, list("abca"), 3)),
+        (ValueError, "labels (y + 1) // 2", lambda: fm.pair_gram(EYE, Y, 2)),
+        (ValueError, "labels (y + 1) // 2", lambda: fm.norm_margin(EYE, "l2", labels=Y)),
+        (TypeError, "Z y[:, None] * X", lambda: fm.norm_margin(fm.features(X, Y), "linf")),
+        (TypeError, "Z y[:, None] * X", lambda: fm.steepest_descent(fm.features(X, Y), "l2")),
+        (
+            ValueError,
+            "result 4 weights",
+            lambda: fm.pair_gram(fm.gram(EYE), [0, 1, 2, 0], 3).decision_function(UNIFORM, EYE),
         ),
     ],
     "classifier": [
-        (lambda: chosen(X[0]), ValueError, ["Reshape your data", "(-1, 1)"]),
-        (lambda: chosen(X[:, :0]), ValueError, ["X", "0 feature(s)"]),
-        (lambda: chosen(X[:0], Y[:0]), ValueError, ["X", "0 sample(s)"]),
-        (lambda: chosen(1j * X), ValueError, ["Complex data not supported"]),
-        (lambda: chosen([[1, 2], [3]], [0, 1]), ValueError, ["X", "one length"]),
-        (lambda: chosen(["one two", "three"], [0, 1]), TypeError, ["X", "row 0", "'one two'"]),
-        (lambda: chosen(y=Y[1:]), ValueError, ["y", "4 rows", "(3,)"]),
-        (lambda: chosen(y=None), ValueError, ["y"]),
-        (lambda: chosen(y=np.ones(4)), ValueError, ["at least two classes"]),
-        (lambda: chosen(y=X[:, 1]), ValueError, ["continuous"]),
-        (lambda: chosen(y=[1, INF, 1, 2]), ValueError, ["y", "continuous"]),
-        (lambda: chosen(y=np.ones((4, 2))), ValueError, ["y", "(4, 2)"]),
-        (lambda: fitted().score(X, [1]), ValueError, ["y", "4 rows", "(1,)"]),
-        (lambda: fitted().score(X, Y, [1.0]), ValueError, ["sample_weight", "4 entries", "got 1"]),
-        (lambda: fitted().predict(X[:, 1:]), ValueError, ["1 features", "2 features"]),
-        (lambda: chosen(EYE, **OWN).predict(EYE[:, 1:]), ValueError, ["X", "each training point"]),
-        (lambda: chosen(EYE, normalize="unit", **OWN), ValueError, ["normalize", "new points"]),
-        (lambda: fm.MaxMarginClassifier().predict(X), ValueError, ["fit"]),
-        (lambda: fm.MaxMarginClassifier().decision_function(X), ValueError, ["fit"]),
-        (lambda: fm.MaxMarginClassifier().score(X, Y), AttributeError, ["fit"]),
-        (lambda: fitted().coef_, AttributeError, ["coef_ is only available", "linear kernel"]),
-        (lambda: fitted().predict_proba(X), AttributeError, ["CalibratedClassifierCV"]),
-        (lambda: fitted().predict_log_proba(X), AttributeError, ["CalibratedClassifierCV"]),
-        (lambda: chosen(probability=True), TypeError, ["'probability'", "CalibratedClassifierCV"]),
+        *each(of_classifier, ValueError, C=[0.0, -INF, NAN], tol=[0.0], kernel=["sigmoid"]),
+        *each(of_classifier, ValueError, intercept_scaling=[0.0, 1e120], normalize=["l1"]),
+        *each(of_classifier, ValueError, gamma=[-1.0], class_weight=["equal", 3.0, {1: 0.0}]),
+        *each(of_classifier, ValueError, class_weight=[{1: 2.0, 7: 1.0}]),
+        *each(of_classifier, TypeError, class_weight=[{-1: "1"}], algorithm=["momentum"]),
+        *each(of_classifier, ValueError, y=[None, Y[1:], np.ones((4, 2))]),
+        (ValueError, "y continuous", lambda: chosen(y=X[:, 1])),
+        (ValueError, "y continuous", lambda: chosen(y=[1, INF, 1, 2])),
+        (ValueError, "at least two classes", lambda: chosen(y=np.ones(4))),
+        (ValueError, "Reshape your data (-1, 1)", lambda: chosen(X[0])),
+        (ValueError, "X 0 feature(s)", lambda: chosen(X[:, :0])),
+        (ValueError, "X 0 sample(s)", lambda: chosen(X[:0], Y[:0])),
+        (ValueError, "Complex data not supported", lambda: chosen(1j * X)),
+        (ValueError, "X one length", lambda: chosen([[1, 2], [3]], [0, 1])),
+        (TypeError, "X row 0", lambda: chosen(["one two", "three"], [0, 1])),
+        (ValueError, "y 4 rows", lambda: fitted().score(X, [1])),
+        (ValueError, "sample_weight 4 entries", lambda: fitted().score(X, Y, [1.0])),
+        (ValueError, "1 features 2 features", lambda: fitted().predict(X[:, 1:])),
+        (ValueError, "X each training point", lambda: chosen(EYE, **OWN).predict(EYE[:, 1:])),
+        (ValueError, "normalize new points", lambda: chosen(EYE, normalize="unit", **OWN)),
+        (ValueError, "fit", lambda: fm.MaxMarginClassifier().predict(X)),
+        (ValueError, "fit", lambda: fm.MaxMarginClassifier().decision_function(X)),
+        (AttributeError, "fit", lambda: fm.MaxMarginClassifier().score(X, Y)),
+        (AttributeError, "coef_ linear kernel", lambda: fitted().coef_),
+        (AttributeError, "CalibratedClassifierCV", lambda: fitted().predict_proba(X)),
+        (AttributeError, "CalibratedClassifierCV", lambda: fitted().predict_log_proba(X)),
+        (TypeError, "'probability' CalibratedClassifierCV", lambda: chosen(probability=True)),
         (
-            lambda: fm.MaxMarginClassifier().set_params(probability=True),
             ValueError,
-            ["'probability'", "CalibratedClassifierCV"],
+            "'probability' CalibratedClassifierCV",
+            lambda: fm.MaxMarginClassifier().set_params(probability=True),
         ),
-        (lambda: fm.MaxMarginClassifier().set_params(c=1.0), ValueError, ["'c'", "'C'"]),
-        (lambda: chosen(C=0.0), ValueError, ["C", "0.0"]),
-        (lambda: chosen(C=-INF), ValueError, ["C", "-inf"]),
-        (lambda: chosen(C=NAN), ValueError, ["C", "nan"]),
-        (lambda: chosen(tol=0.0), ValueError, ["tol", "0.0"]),
-        (lambda: chosen(kernel="sigmoid"), ValueError, ["kernel", "'rbf'"]),
-        (lambda: chosen(gamma=-1.0), ValueError, ["gamma", "-1.0"]),
-        (lambda: chosen(gamma=0.1, sigma2=1.0), ValueError, ["gamma", "sigma2", "both"]),
-        (lambda: chosen(intercept_scaling=0.0), ValueError, ["intercept_scaling", "0.0"]),
-        (lambda: chosen(intercept_scaling=1e120), ValueError, ["intercept_scaling", "1e+120"]),
-        (lambda: chosen(normalize="l1"), ValueError, ["normalize", "'unit'"]),
-        (lambda: chosen(algorithm="momentum"), TypeError, ["algorithm"]),
-        (lambda: chosen(weights=np.ones(3)), ValueError, ["sample_weight", "4 entries", "got 3"]),
-        (lambda: chosen(weights=np.ones((4, 1))), ValueError, ["sample_weight", "(4, 1)"]),
-        (lambda: chosen(weights=[1, -2, 1, 1]), ValueError, ["sample_weight", "at least 0", "-2"]),
-        (lambda: chosen(weights=[1, NAN, 1, 1]), ValueError, ["sample_weight", "row 1"]),
-        (lambda: chosen(weights=np.zeros(4)), ValueError, ["two classes", "0 classes"]),
-        (lambda: chosen(weights=Y > 0), ValueError, ["two classes", "1 class"]),
-        (lambda: chosen(class_weight="equal"), ValueError, ["class_weight", "balanced", "'equal'"]),
-        (lambda: chosen(class_weight=3.0), ValueError, ["class_weight", "3.0"]),
-        (lambda: chosen(class_weight={1: 0.0}), ValueError, ["class_weight[1]", "0.0"]),
-        (lambda: chosen(class_weight={-1: "1"}), TypeError, ["class_weight[-1]", "'1'"]),
-        (lambda: chosen(class_weight={1: 2.0, 7: 1.0}), ValueError, ["class_weight", "7"]),
+        (ValueError, "'c' 'C'", lambda: fm.MaxMarginClassifier().set_params(c=1.0)),
+        (ValueError, "gamma sigma2 both", lambda: chosen(gamma=0.1, sigma2=1.0)),
+        *refused(
+            ValueError,
+            "sample_weight",
+            *(
+                lambda w=w: chosen(weights=w)
+                for w in (np.ones(3), np.ones((4, 1)), [1, -2, 1, 1], [1, NAN, 1, 1])
+            ),
+        ),
+        (ValueError, "two classes", lambda: chosen(weights=np.zeros(4))),
+        (ValueError, "two classes", lambda: chosen(weights=Y > 0)),
     ],
     "separators": [
         *(
-            (lambda G=G, w=w: fm.separator_margin(G, w), error, words)
-            for G, w, error, words in (
-                (fm.gram(X, Y), np.ones(4), TypeError, ["w", "rows", "over a matrix", "features"]),
-                (fm.lazy_gram(X, Y), np.ones(4), TypeError, ["rows", "on demand"]),
-                (Own(X), np.ones(2), TypeError, ["rows", "Own", "support"]),
-                (fm.features(X, Y), np.ones(3), ValueError, ['intercept="free"']),
-                (fm.pair_gram(K, Y > 0, 2), np.ones((2, 4)), TypeError, ["rows", "over a matrix"]),
-                (ROWS, np.ones(3), ValueError, ["w", "(2,)", "(3,)"]),
-                (ROWS, np.ones((1, 2)), ValueError, ["w"]),
-                (ROWS, np.zeros(2), ValueError, ["w", "0"]),
-                (ROWS, [1.0, NAN], ValueError, ["w", "row 1"]),
-                (fm.features(X, Y, **FREE), np.ones(4), ValueError, ["w", "(2,)", "(3,)", "bias"]),
-                (fm.features(X, Y, **FREE), [1e-50, 0, 1e60], ValueError, ["bias", "1e+50"]),
-                (fm.features(X, Y, **FREE), [1.0, 0, NAN], ValueError, ["bias", "nan"]),
-                (ROWS, [1e-110, 0], ValueError, ["w", "1e-110", "rescale", "w / np.abs(w).max()"]),
-                (ROWS.with_ridge(1.0), [1e110, 0], ValueError, ["w", "1e+110", "rescale"]),
-                (ROWS, NAN, ValueError, ["w", "(2,)", "()"]),
-                (ROWS, 1.0, ValueError, ["w", "(2,)", "()"]),
-                (fm.features(X, Y, ridge=1.0, **FREE), np.ones(2), ValueError, ["(3,)", "bias"]),
+            (REFUSED, words, lambda G=G, w=w: fm.separator_margin(G, w))
+            for words, G, *separators in (
+                ("w rows over a matrix features", fm.gram(X, Y), np.ones(4)),
+                ("rows on demand", fm.lazy_gram(X, Y), np.ones(4)),
+                ("rows Own support", Own(X), np.ones(2)),
+                ('intercept="free"', fm.features(X, Y), np.ones(3)),
+                ("rows over a matrix", fm.pair_gram(K, Y > 0, 2), np.ones((2, 4))),
+                ("w", ROWS, np.ones(3), np.ones((1, 2)), np.zeros(2), [1.0, NAN], NAN, 1.0),
+                ("w bias", fm.features(X, Y, **FREE), np.ones(4)),
+                ("bias", fm.features(X, Y, **FREE), [1e-50, 0, 1e60], [1.0, 0, NAN]),
+                ("bias", fm.features(X, Y, ridge=1.0, **FREE), np.ones(2)),
+                ("w rescale w / np.abs(w).max()", ROWS, [1e-110, 0]),
+                ("w rescale", ROWS.with_ridge(1.0), [1e110, 0]),
                 (
+                    "w intercept=1.0",
                     fm.pair_gram(fm.features(EYE), [0, 1, 2, 0], 3),
                     np.ones((3, 5)),
-                    ValueError,
-                    ["w", "(3, 4)", "intercept=1.0"],
                 ),
             )
+            for w in separators
         ),
         *(
-            (lambda G=G, w=w, at=at: fm.separator_margin(G, w, support=at), REFUSED, words)
-            for G, w, at, words in (
-                (fm.gram(X, Y), [1.0], [0, 1], ["w", "(2,)", "(1,)"]),
-                (fm.gram(X, Y), [0.0, 0.0], [0, 1], ["w", "0"]),
-                (fm.gram(X, Y), [1.0, NAN], [0, 1], ["w"]),
-                (fm.gram(X, Y), [1.0, 1.0], [1, 1], ["support", "once"]),
-                (fm.gram(X, Y), [1.0, 1.0], [0.0, 1.0], ["support"]),
-                (fm.gram(X, Y), [1.0, 1.0], [0, 4], ["support", "0 to 3"]),
-                (fm.gram(X, Y), [1.0, 1.0], [-1, 3], ["support", "once"]),
-                (fm.gram(X, Y), [1e200, 1.0], [0, 1], ["w", "row 0", "rescale"]),
-                (fm.gram(X, Y), NAN, [0, 1], ["w", "(2,)", "()"]),
-                (fm.gram(X, Y, **FREE), [1e-3, -1e-3, 1e308], [0, 1], ["bias", "1e+308"]),
-                (fm.gram(X, Y, **FREE), np.ones(4), [0, 1], ["(3,)", "bias"]),
-                (fm.gram(X, Y, ridge=1.0), [1.0], [0], ["ridge"]),
-                (fm.pair_gram(K, Y > 0, 2), [1.0], [0], ["two classes"]),
-                (EYE, [1.0], [0], ["labels", "gram(X, y)"]),
-                (fm.gram(X, Y, kernel="poly"), [1.0], [0], ["normalize=None"]),
-                (fm.gram(POINTS_FAR, Y, kernel="linear", **FREE), [1.0], [0], ["coef_"]),
-                (fm.features(POINTS_FAR, Y, **FREE), [1.0], [0], ["coef_"]),
-                (fm.gram(X[[0, 0, 1]], [1, -1, 1]), [1.0, -1.0], [0, 1], ["w", "cancel"]),
+            (REFUSED, words, lambda G=G, w=w, at=at: fm.separator_margin(G, w, support=at))
+            for words, G, w, at in (
+                ("w", fm.gram(X, Y), [1.0], [0, 1]),
+                ("w", fm.gram(X, Y), [0.0, 0.0], [0, 1]),
+                ("w", fm.gram(X, Y), [1.0, NAN], [0, 1]),
+                ("w", fm.gram(X, Y), NAN, [0, 1]),
+                ("w row 0 rescale", fm.gram(X, Y), [1e200, 1.0], [0, 1]),
+                ("support once", fm.gram(X, Y), [1.0, 1.0], [1, 1]),
+                ("support once", fm.gram(X, Y), [1.0, 1.0], [-1, 3]),
+                ("support", fm.gram(X, Y), [1.0, 1.0], [0.0, 1.0]),
+                ("support 0 to 3", fm.gram(X, Y), [1.0, 1.0], [0, 4]),
+                ("bias", fm.gram(X, Y, **FREE), [1e-3, -1e-3, 1e308], [0, 1]),
+                ("bias", fm.gram(X, Y, **FREE), np.ones(4), [0, 1]),
+                ("ridge", fm.gram(X, Y, ridge=1.0), [1.0], [0]),
+                ("two classes", fm.pair_gram(K, Y > 0, 2), [1.0], [0]),
+                ("labels gram(X, y)", EYE, [1.0], [0]),
+                ("normalize=None", fm.gram(X, Y, kernel="poly"), [1.0], [0]),
+                ("coef_", fm.gram(POINTS_FAR, Y, kernel="linear", **FREE), [1.0], [0]),
+                ("coef_", fm.features(POINTS_FAR, Y, **FREE), [1.0], [0]),
+                ("w cancel", fm.gram(X[[0, 0, 1]], [1, -1, 1]), [1.0, -1.0], [0, 1]),
             )
         ),
     ],
     "tables and norms": [
-        (lambda: on_tables(np.ones((4, 2, 3, 1))), ValueError, ["Z", "(n, k, d)", "(4, 2, 3, 1)"]),
-        (lambda: on_tables(np.ones((4, 0, 3))), ValueError, ["Z", "empty", "(4, 0, 3)"]),
+        (ValueError, "Z (n, k, d)", lambda: on_tables(np.ones((4, 2, 3, 1)))),
+        (ValueError, "Z empty", lambda: on_tables(np.ones((4, 0, 3)))),
         (
+            ValueError,
+            "Z finite row 1 Z[1, 0, 2]",
             lambda: on_tables(np.where(np.arange(24).reshape(4, 2, 3) == 8, NAN, 1.0)),
-            ValueError,
-            ["Z", "finite", "row 1", "Z[1, 0, 2]"],
         ),
-        (lambda: on_tables(with_entry("five", TABLES)), TypeError, ["row 2, column (1, 0)"]),
-        (lambda: on_tables(0.0 * TABLES), ValueError, ["G"]),
-        (lambda: on_tables(TABLES, labels=[0, 1, 0, 1]), ValueError, ["Z", "leave labels out"]),
-        (
+        (TypeError, "row 2 column (1, 0)", lambda: on_tables(with_entry("five", TABLES))),
+        (ValueError, "G", lambda: on_tables(0.0 * TABLES)),
+        *refused(
+            ValueError,
+            "Z leave labels out",
+            lambda: on_tables(TABLES, labels=[0, 1, 0, 1]),
             lambda: norm_certificate(TABLES[0], Z=TABLES, labels=Y > 0),
-            ValueError,
-            ["Z", "leave labels out"],
         ),
-        (lambda: norm_certificate(Z=NAN * X), ValueError, ["Z", "finite", "row 0"]),
-        (lambda: norm_certificate(np.ones(3)), ValueError, ["w", "(2,)", "(3,)"]),
-        (lambda: norm_certificate(labels=Y > 0), ValueError, ["w", "2 dimensions"]),
-        (lambda: norm_certificate(p=[0.5, 0.5]), ValueError, ["p", "4 weights"]),
-        (lambda: fm.steepest_descent(NAN * X, "l2"), ValueError, ["Z", "finite", "row 0"]),
+        (ValueError, "Z finite row 0", lambda: norm_certificate(Z=NAN * X)),
+        (ValueError, "Z finite row 0", lambda: fm.steepest_descent(NAN * X, "l2")),
+        (ValueError, "w", lambda: norm_certificate(np.ones(3))),
+        (ValueError, "w 2 dimensions", lambda: norm_certificate(labels=Y > 0)),
+        (ValueError, "p 4 weights", lambda: norm_certificate(p=[0.5, 0.5])),
         (
-            lambda: fm.norm_margin(X, fm.NORMS["l2"]._replace(dual=lambda u: 0.5 * abs(u).max())),
             ValueError,
-            ["weak duality", "dual"],
+            "weak duality dual",
+            lambda: fm.norm_margin(X, fm.NORMS["l2"]._replace(dual=lambda u: 0.5 * abs(u).max())),
         ),
-        (lambda: fm.norm_margin(X, "l3"), ValueError, ["norm", "'l3'", "spectral"]),
-        (lambda: fm.norm_margin(X, 2), ValueError, ["norm", "2"]),
-        (lambda: fm.norm_margin(X, "l1", labels=[0, 1]), ValueError, ["labels"]),
-        (lambda: fm.norm_margin(X, "l1", Y), TypeError, ["2 positional arguments"]),
+        *each(some(fm.norm_margin, X), ValueError, norm=["l3", 2]),
+        *each(some(fm.norm_margin, X, "l1"), ValueError, labels=[[0, 1]]),
+        (TypeError, "2 positional arguments", lambda: fm.norm_margin(X, "l1", Y)),
     ],
     "weights to begin with": [
-        *(
-            (lambda start=start: fm.max_margin(EYE, start=start), error, ["start", *words])
-            for start, error, words in (
-                (np.ones(3), ValueError, ["4", "got 3"]),
-                ([1, 1, 1, -1], ValueError, ["at least 0", "-1"]),
-                ([1, 1, 1, NAN], ValueError, ["finite"]),
-                (3.0, TypeError, ["Result"]),
-                (np.ones((4, 1)), TypeError, ["Result"]),
-                ("ones", TypeError, ["Result"]),
-            )
+        *each(
+            some(fm.max_margin, EYE), ValueError, start=[np.ones(3), [1, 1, 1, -1], [1, 1, 1, NAN]]
         ),
-        *(
-            (lambda start=start: fm.norm_margin(EYE, "l1", start=start), error, words)
-            for start, error, words in (
-                (np.ones(4), TypeError, ["start", "(result.alpha, result.p)", "ndarray"]),
-                ((np.ones(2), UNIFORM), ValueError, ["w of start", "(4,)", "(2,)"]),
-                ((UNIFORM, UNIFORM[:2]), ValueError, ["p of start", "4 weights"]),
-                ((UNIFORM, -UNIFORM), ValueError, ["p of start", "least -0.25"]),
-            )
+        *each(some(fm.max_margin, EYE), TypeError, start=[3.0, np.ones((4, 1)), "ones"]),
+        (
+            TypeError,
+            "start (result.alpha, result.p) ndarray",
+            lambda: fm.norm_margin(EYE, "l1", start=np.ones(4)),
         ),
-        *(
-            (lambda start=start: fm.steepest_descent(EYE, "l1", start=start), ValueError, words)
-            for start, words in (
-                (np.ones(2), ["start", "(4,)", "(2,)"]),
-                (np.full(4, INF), ["start", "finite"]),
-            )
+        *each(
+            some(fm.norm_margin, EYE, "l1"),
+            ValueError,
+            start=[(np.ones(2), UNIFORM), (UNIFORM, UNIFORM[:2]), (UNIFORM, -UNIFORM)],
+        ),
+        *each(
+            some(fm.steepest_descent, EYE, "l1"), ValueError, start=[np.ones(2), np.full(4, INF)]
         ),
     ],
     "parts of a loop": [
-        (lambda: fm.product(ROWS, np.ones(5), UNIFORM), ValueError, ["v", "(4,)", "(5,)"]),
-        (lambda: fm.product(ROWS, [1.0] * 4, UNIFORM), TypeError, ["v", "array", "list"]),
-        (lambda: fm.product(ROWS, UNIFORM, np.ones(300)), ValueError, ["out", "(4,)", "(300,)"]),
-        (lambda: fm.add_column(ROWS, 0, 1.0, np.ones(3)), ValueError, ["m", "(4,)", "(3,)"]),
-        (lambda: fm.add_column(ROWS, -1, 1.0, np.ones(4)), IndexError, ["i", "4 points", "-1"]),
-        (lambda: fm.add_column(ROWS, 4, 1.0, np.ones(4)), IndexError, ["i", "4 points", "4"]),
-        (lambda: fm.product(EYE, UNIFORM, np.ones(4)), TypeError, ["ndarray", "Gram"]),
-        (lambda: fm.add_column((EYE,), 0, 1.0, np.ones(4)), TypeError, ["tuple", "Gram"]),
-        (
-            lambda: fm.momentum(lacking(_diagonal=fm.Gram._diagonal)),
-            NotImplementedError,
-            ["Lacking has no _diagonal"],
+        (TypeError, "ndarray Gram", lambda: fm.product(EYE, UNIFORM, np.ones(4))),
+        (TypeError, "tuple Gram", lambda: fm.add_column((EYE,), 0, 1.0, np.ones(4))),
+        *(
+            row
+            for missing in ("_diagonal", "_product")
+            for row in refused(
+                NotImplementedError,
+                f"Lacking has no {missing}",
+                lambda name=missing: fm.momentum(lacking(**{name: getattr(fm.Gram, name)})),
+            )
         ),
-        (
-            lambda: fm.momentum(lacking(_product=fm.Gram._product)),
-            NotImplementedError,
-            ["Lacking has no _product"],
-        ),
-        (lambda: fm.momentum(without_d()), TypeError, ["Own gives no d", "_rounding()"]),
-        (lambda: fm.momentum(lacking(unit=None)), TypeError, ["Lacking", "unit = 2.0**-53"]),
-        (lambda: Own(EYE).restrict([0, 1]), NotImplementedError, ["Own has no _restrict"]),
+        (TypeError, "Own gives no d _rounding()", lambda: fm.momentum(without_d())),
+        (TypeError, "Lacking unit = 2.0**-53", lambda: fm.momentum(lacking(unit=None))),
+        (NotImplementedError, "Own has no _restrict", lambda: Own(EYE).restrict([0, 1])),
     ],
     "vectors": [
-        (lambda: K @ np.ones(3), ValueError, ["v"]),
-        (lambda: fm.witnesses(np.eye(2), np.ones(3) / 3), ValueError, ["result", "2"]),
-        (lambda: fm.witnesses(np.eye(2), [2.0, -1.0]), ValueError, ["result"]),
-        (lambda: fm.project_simplex([1.0, NAN]), ValueError, ["v", "row 1"]),
-        (lambda: fm.project_simplex([]), ValueError, ["v", "empty"]),
-        (lambda: fm.project_simplex([[1.0]]), ValueError, ["v", "1 dimension"]),
-        (lambda: fm.entropy_prox([INF, 1.0], 1.0), ValueError, ["g", "row 0"]),
-        (lambda: fm.entropy_prox([1e201, 1.0], 1.0), ValueError, ["g", "1e+201", "rescale"]),
-        (lambda: fm.l2_prox([0.0, -1e201], 1.0, [0.5, 0.5]), ValueError, ["g", "row 1", "rescale"]),
-        (lambda: fm.entropy_prox([0.0, 1.0], 0.0), ValueError, ["mu", "0.0"]),
-        (lambda: fm.entropy_prox([0.0, 1.0], NAN), ValueError, ["mu", "nan"]),
-        (lambda: fm.entropy_prox([0.0, 1.0], "x"), TypeError, ["mu", "'x'"]),
-        (
-            lambda: fm.entropy_prox([0.0, 1.0], 1.0, [0.5, 0.6]),
-            ValueError,
-            ["sum of q", "q / q.sum()"],
-        ),
-        (lambda: fm.entropy_prox([0.0, 1.0], 1.0, [1.5, -0.5]), ValueError, ["q", "-0.5"]),
-        (lambda: fm.entropy_prox([0.0, 1.0], 1.0, UNIFORM), ValueError, ["q", "2 weights"]),
-        (lambda: fm.l2_prox([0.0, NAN], 1.0, [0.5, 0.5]), ValueError, ["g", "row 1"]),
-        (lambda: fm.l2_prox([0.0, 1.0], 1.0, [NAN, 0.5]), ValueError, ["q", "row 0"]),
-        (lambda: fm.l2_prox([0.0, 1.0], 1.0, UNIFORM), ValueError, ["q", "2 entries"]),
-        (lambda: fm.l2_prox([0.0, 1.0], -1.0, [0.5, 0.5]), ValueError, ["mu", "-1.0"]),
+        (ValueError, "v", lambda: K @ np.ones(3)),
+        (ValueError, "result", lambda: fm.witnesses(np.eye(2), np.ones(3) / 3)),
+        (ValueError, "result", lambda: fm.witnesses(np.eye(2), [2.0, -1.0])),
+        (ValueError, "v row 1", lambda: fm.project_simplex([1.0, NAN])),
+        (ValueError, "v empty", lambda: fm.project_simplex([])),
+        (ValueError, "v 1 dimension", lambda: fm.project_simplex([[1.0]])),
+        (ValueError, "g row 0", lambda: fm.entropy_prox([INF, 1.0], 1.0)),
+        (ValueError, "g rescale", lambda: fm.entropy_prox([1e201, 1.0], 1.0)),
+        (ValueError, "g rescale", lambda: fm.l2_prox([0.0, -1e201], 1.0, [0.5, 0.5])),
+        (ValueError, "g row 1", lambda: fm.l2_prox([0.0, NAN], 1.0, [0.5, 0.5])),
+        *each(some(fm.entropy_prox, [0.0, 1.0]), ValueError, mu=[0.0, NAN]),
+        *each(some(fm.entropy_prox, [0.0, 1.0]), TypeError, mu=["x"]),
+        *each(some(fm.l2_prox, [0.0, 1.0], q=[0.5, 0.5]), ValueError, mu=[-1.0]),
+        *each(some(fm.l2_prox, [0.0, 1.0], 1.0), ValueError, q=[[NAN, 0.5], UNIFORM]),
+        *each(some(fm.entropy_prox, [0.0, 1.0], 1.0), ValueError, q=[[1.5, -0.5], UNIFORM]),
+        (ValueError, "q q / q.sum()", lambda: fm.entropy_prox([0.0, 1.0], 1.0, [0.5, 0.6])),
     ],
     "options of algorithms": [
-        *(
-            (lambda f=f, options=options: f(EYE, **options), error, [name])
-            for f, name, values, error, others in (
-                (fm.nkp, "stop", (True,), ValueError, {}),
-                (fm.von_neumann, "stop", ("never",), ValueError, {"eps": 0.1}),
-                (fm.von_neumann, "eps", (0.0, -1.0, NAN, INF), ValueError, {}),
-                (fm.von_neumann, "eps", ("small",), TypeError, {}),
-                (fm.frank_wolfe, "variant", ("lazy",), ValueError, {}),
-                (fm.frank_wolfe, "stop", ("never",), ValueError, {}),
-                (fm.frank_wolfe, "eps", (0.0, -1.0, NAN, INF), ValueError, {}),
-                (fm.snkp, "eps", (-1.0, NAN, INF), ValueError, {}),
-                (fm.snkp, "tol", (0.0,), ValueError, {}),
-                (fm.snkp, "max_iter", (2.5,), TypeError, {}),
-                (fm.snkpvn, "delta", (0.0, -1.0, NAN), ValueError, {}),
-                (
-                    fm.snkpvn,
-                    "q",
-                    ([1, 0], [0.5, 0.5, 0.5, 0], [0.5, 0.6, -0.1, 0], [NAN, 1, 0, 0], [EYE[0]], []),
-                    ValueError,
-                    {"delta": 0.1},
-                ),
-                (fm.isnkpvn, "eps", (0.0, -1.0, NAN), ValueError, {}),
-                (fm.isnkpvn, "gamma", (1.0, 0.5, -2.0, NAN, INF), ValueError, {"eps": 0.1}),
-                (fm.isnkpvn, "gamma", (None,), TypeError, {"eps": 1.0}),
-                (fm.isnkpvn, "prox", ("l1", None), ValueError, {"eps": 0.1}),
-                (fm.momentum, "eps", (-1.0, NAN, INF), ValueError, {}),
-                (fm.diagonal_descent, "lam", ("1/t^3", np.ones((10, 1))), ValueError, {}),
-                (fm.diagonal_descent, "lam", (0.5, np.ones(9)), ValueError, {"max_iter": 10}),
-                (fm.diagonal_descent, "lam", (None,), TypeError, {}),
-                (fm.diagonal_descent, "lam0", (0.0, NAN, INF), ValueError, {}),
-                (fm.diagonal_descent, "step", (0.0, NAN, INF), ValueError, {}),
-                (fm.inertial_diagonal_descent, "accel", (0.0, NAN, INF), ValueError, {}),
-                (fm.homotopic_subgradient, "a", (0.0, 1.0), ValueError, {}),
-                (fm.homotopic_subgradient, "b", (0.0, 0.501), ValueError, {"a": 0.5}),
-                (fm.norm_margin, "eps", (-1.0,), ValueError, {"norm": "l1"}),
-                (fm.steepest_descent, "momentum", (1.0,), ValueError, {"norm": "l1"}),
-                (fm.steepest_descent, "schedule", ("risk",), ValueError, {"norm": "l1"}),
-                (fm.winnow, "eta", (0.0, -1.0, NAN), ValueError, {}),
-                (fm.winnow, "eta", (None,), TypeError, {}),
-                (fm.winnow, "max_iter", (-1,), ValueError, {"eta": 1.0}),
-                (fm.adaptive_sampling, "step", (0,), ValueError, {}),
-                (fm.adaptive_sampling, "seed", (-1,), ValueError, {}),
-                (fm.gradient_descent, "loss", ("hinge",), ValueError, {}),
-                (fm.gradient_descent, "step", (0, INF), ValueError, {}),
-                (fm.momentum, "loss", ("hinge",), ValueError, {}),
-                (fm.normalized_gradient_descent, "schedule", ("linear",), ValueError, {}),
-                (fm.normalized_gradient_descent, "divide_by", ("loss",), ValueError, {}),
-                (fm.normalized_gradient_descent, "step", (-1,), ValueError, {}),
-                (fm.subspace_perceptron, "memory", (0,), ValueError, {}),
-                (fm.subspace_perceptron, "memory", ("1 GB",), TypeError, {}),
-                (fm.subspace_perceptron, "eps", (-1.0,), ValueError, {}),
-                (fm.subspace_perceptron, "stop", ("never", True), ValueError, {}),
-            )
-            for value in values
-            for options in [{**others, name: value}]
+        *each(some(fm.nkp, EYE), ValueError, stop=[True]),
+        *each(some(fm.von_neumann, EYE), ValueError, stop=["never"], eps=NOT_POSITIVE),
+        *each(some(fm.von_neumann, EYE), TypeError, eps=["small"]),
+        *each(some(fm.frank_wolfe, EYE), ValueError, variant=["lazy"], stop=["never"]),
+        *each(some(fm.frank_wolfe, EYE), ValueError, eps=NOT_POSITIVE),
+        *each(some(fm.snkp, EYE), ValueError, eps=NOT_POSITIVE[1:], tol=[0.0]),
+        *each(some(fm.snkpvn, EYE), ValueError, delta=NOT_POSITIVE[:3]),
+        *each(
+            some(fm.snkpvn, EYE, delta=0.1),
+            ValueError,
+            q=[[1, 0], [0.5, 0.5, 0.5, 0], [0.5, 0.6, -0.1, 0], [NAN, 1, 0, 0], [EYE[0]], []],
         ),
-        *(
-            (
-                lambda lam=lam: fm.diagonal_descent(EYE, lam=lam, max_iter=10),
-                ValueError,
-                ["lam", "at least 0", "t = 5"],
-            )
-            for lam in (
-                np.where(np.arange(10) == 4, -1e-300, 1.0),
-                np.where(np.arange(10) == 4, NAN, 1.0),
-                lambda t: 4.5 - t,
-                lambda t: NAN if t == 5 else 1.0,
-            )
+        *each(some(fm.isnkpvn, EYE), ValueError, eps=NOT_POSITIVE[:3], prox=["l1", None]),
+        *each(some(fm.isnkpvn, EYE), ValueError, gamma=[1.0, 0.5, -2.0, NAN, INF]),
+        *each(some(fm.isnkpvn, EYE), TypeError, gamma=[None]),
+        *each(some(fm.momentum, EYE), ValueError, eps=NOT_POSITIVE[1:], loss=["hinge"]),
+        *each(
+            some(fm.diagonal_descent, EYE, max_iter=10),
+            ValueError,
+            lam=["1/t^3", np.ones((10, 1)), 0.5, np.ones(9)],
+            lam0=[0.0, NAN, INF],
+            step=[0.0, NAN, INF],
+        ),
+        *each(some(fm.diagonal_descent, EYE), TypeError, lam=[None]),
+        *each(some(fm.inertial_diagonal_descent, EYE), ValueError, accel=[0.0, NAN, INF]),
+        *each(some(fm.homotopic_subgradient, EYE, a=0.5), ValueError, b=[0.0, 0.501]),
+        *each(some(fm.homotopic_subgradient, EYE), ValueError, a=[0.0, 1.0]),
+        *each(some(fm.norm_margin, EYE, "l1"), ValueError, eps=[-1.0]),
+        *each(some(fm.steepest_descent, EYE, "l1"), ValueError, momentum=[1.0], schedule=["risk"]),
+        *each(some(fm.winnow, EYE), ValueError, eta=NOT_POSITIVE[:3]),
+        *each(some(fm.winnow, EYE), TypeError, eta=[None]),
+        *each(some(fm.adaptive_sampling, EYE), ValueError, step=[0], seed=[-1]),
+        *each(some(fm.gradient_descent, EYE), ValueError, loss=["hinge"], step=[0, INF]),
+        *each(
+            some(fm.normalized_gradient_descent, EYE),
+            ValueError,
+            schedule=["linear"],
+            divide_by=["loss"],
+            step=[-1],
+        ),
+        *each(
+            some(fm.subspace_perceptron, EYE),
+            ValueError,
+            memory=[0],
+            eps=[-1.0],
+            stop=["never", True],
+        ),
+        *each(some(fm.subspace_perceptron, EYE), TypeError, memory=["1 GB"]),
+        *refused(
+            ValueError,
+            "lam at least 0 t = 5",
+            *(
+                lambda lam=lam: fm.diagonal_descent(EYE, lam=lam, max_iter=10)
+                for lam in (
+                    np.where(np.arange(10) == 4, -1e-300, 1.0),
+                    np.where(np.arange(10) == 4, NAN, 1.0),
+                    lambda t: 4.5 - t,
+                    lambda t: NAN if t == 5 else 1.0,
+                )
+            ),
         ),
     ],
 }
 
 
-@pytest.mark.parametrize(
-    "call, error, words",
-    [row for rows in REFUSALS.values() for row in rows],
-    ids=[f"{wrong}, {i}" for wrong, rows in REFUSALS.items() for i in range(len(rows))],
-)
-def test_a_refusal_names_the_argument_the_place_and_the_remedy(call, error, words):
-    check_raises(call, error, words)
+@pytest.mark.parametrize("wrong", REFUSALS)
+def test_a_refusal_names_the_argument_the_place_and_the_remedy(wrong):
+    for error, words, call in REFUSALS[wrong]:
+        check_raises(call, error, words.split())
 
 
-OPTIONS = [  # bad run options, exception, words of the message
-    ({"max_iter": -1}, ValueError, ["max_iter", "-1"]),
-    ({"max_iter": 2.5}, TypeError, ["max_iter", "2.5"]),
-    ({"max_iter": "a"}, TypeError, ["max_iter", "'a'"]),
-    ({"max_iter": None}, TypeError, ["max_iter", "None"]),
-    ({"max_iter": True}, ValueError, ["max_iter", "True"]),
-    ({"max_iter": 2**70}, ValueError, ["max_iter", "2**53"]),
-    ({"tol": -1.0}, ValueError, ["tol", "-1"]),
-    ({"tol": 0.0}, ValueError, ["tol", "0"]),
-    ({"tol": NAN}, ValueError, ["tol", "nan"]),
-    ({"tol": INF}, ValueError, ["tol", "inf"]),
-    ({"tol": "a"}, TypeError, ["tol", "'a'"]),
-    ({"trace_at": [1, -2]}, ValueError, ["trace_at", "-2"]),
-    ({"trace_at": [1, 1.5]}, TypeError, ["trace_at", "1.5"]),
-    ({"trace_at": "ab"}, TypeError, ["trace_at"]),
-    ({"trace_at": np.ma.ones(2)}, TypeError, ["masked"]),
-    ({"callback": 3}, TypeError, ["callback", "callable", "3"]),
-    ({"callback": "f"}, TypeError, ["callback", "'f'"]),
-    ({"callback": False}, TypeError, ["callback", "False"]),
-    ({"start": 3}, TypeError, ["start", "Result", "int"]),
-    ({"start": EYE}, TypeError, ["start", "ndarray"]),
+OPTIONS = [  # by error: bad values of the options of every run
+    (ValueError, {"max_iter": [-1, True, 2**70], "tol": [-1.0, 0.0, NAN, INF]}),
+    (TypeError, {"max_iter": [2.5, "a", None], "tol": ["a"], "callback": [3, "f", False]}),
+    (ValueError, {"trace_at": [[1, -2]]}),
+    (TypeError, {"trace_at": [[1, 1.5], "ab", np.ma.ones(2)], "start": [3, EYE]}),
+]
+BAD_OPTIONS = [
+    (name, value, error)
+    for error, options in OPTIONS
+    for name, values in options.items()
+    for value in values
 ]
 
 
-@rotate("name, bad", CALLS, OPTIONS)
+@rotate("name, bad", CALLS, BAD_OPTIONS)
 def test_run_options_are_refused_by_name(name, bad):
     """Every algorithm by the same function: each of them is given one."""
-    options, error, words = bad
-    check_raises(lambda: run(name, EYE, **options), error, words)
+    option, value, error = bad
+    check_raises(lambda: run(name, EYE, **{option: value}), error, [option])
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -1538,16 +1392,16 @@ KINDS = {
     "lazy": lambda Z: fm.lazy_gram(Z, normalize=None, kernel="linear").signed(Y),
 }
 NO_PLACES = {
-    "a table": ([[0, 1]], TypeError, ["array of numbers of points", "(1, 2)"]),
-    "None": (None, TypeError, ["NoneType"]),
-    "a number": (2, TypeError, ["array of numbers of points", "[0]"]),
-    "text": ("a", TypeError, ["str"]),
-    "floats": ([0.0], TypeError, ["array of numbers of points", "float64"]),
-    "nothing": ([], ValueError, ["at least one point"]),
-    "an empty mask": ([False] * 4, ValueError, ["at least one point"]),
-    "a short mask": ([True, False], TypeError, ["mask of 4 points", "(2,)"]),
-    "beyond the end": ([0, 4], IndexError, ["0 to 3", "4"]),
-    "before the start": ([-5], IndexError, ["-4 to -1", "-5"]),
+    "a table": ([[0, 1]], TypeError, "array of numbers of points (1, 2)"),
+    "None": (None, TypeError, "NoneType"),
+    "a number": (2, TypeError, "array of numbers of points [0]"),
+    "text": ("a", TypeError, "str"),
+    "floats": ([0.0], TypeError, "array of numbers of points float64"),
+    "nothing": ([], ValueError, "at least one point"),
+    "an empty mask": ([False] * 4, ValueError, "at least one point"),
+    "a short mask": ([True, False], TypeError, "mask of 4 points (2,)"),
+    "beyond the end": ([0, 4], IndexError, "0 to 3 4"),
+    "before the start": ([-5], IndexError, "-4 to -1 -5"),
 }
 
 
@@ -1556,9 +1410,9 @@ NO_PLACES = {
 def test_what_chooses_no_points_is_refused(kind, case):
     index, error, words = NO_PLACES[case]
     G = KINDS[kind](EYE)
-    check_raises(lambda: G.restrict(index), error, ["index", *words])
-    check_raises(lambda: G.block(index, [0]), error, ["rows", *words])
-    check_raises(lambda: G.block([0], index), error, ["columns", *words])
+    check_raises(lambda: G.restrict(index), error, f"index {words}")
+    check_raises(lambda: G.block(index, [0]), error, f"rows {words}")
+    check_raises(lambda: G.block([0], index), error, f"columns {words}")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -1608,14 +1462,14 @@ def sp():
 
 FORMATS = ["bsr", "coo", "csc", "csr", "dia", "dok", "lil"]
 NO_SPARSE = {  # a table as it is made sparse, its error and words
-    "nan": (np.where(WHOLE == 4, NAN, WHOLE), ValueError, ["finite", "row 2, column 1", "nan"]),
-    "inf": (np.where(WHOLE == 4, -INF, WHOLE), ValueError, ["finite", "row 2, column 1", "-inf"]),
-    "complex": (WHOLE + 1j, TypeError, ["complex128", "both parts"]),
-    "integers": (LONG, ValueError, ["row 0, column 0", "beyond 2**53"]),
-    "too large": (2e100 * WHOLE, ValueError, ["1.6e+101", "row 3, column 1", "rescale"]),
-    "too small": (1e-102 * WHOLE, ValueError, ["8e-102", "row 3, column 1", "rescale"]),
-    "no rows": (np.ones((0, 2)), ValueError, ["empty", "(0, 2)"]),
-    "no columns": (np.ones((3, 0)), ValueError, ["empty", "(3, 0)"]),
+    "nan": (np.where(WHOLE == 4, NAN, WHOLE), ValueError, "finite row 2, column 1 nan"),
+    "inf": (np.where(WHOLE == 4, -INF, WHOLE), ValueError, "finite row 2, column 1 -inf"),
+    "complex": (WHOLE + 1j, TypeError, "complex128 both parts"),
+    "integers": (LONG, ValueError, "row 0, column 0 beyond 2**53"),
+    "too large": (2e100 * WHOLE, ValueError, "1.6e+101 row 3, column 1 rescale"),
+    "too small": (1e-102 * WHOLE, ValueError, "8e-102 row 3, column 1 rescale"),
+    "no rows": (np.ones((0, 2)), ValueError, "empty (0, 2)"),
+    "no columns": (np.ones((3, 0)), ValueError, "empty (3, 0)"),
 }
 
 
@@ -1624,7 +1478,7 @@ def test_what_is_no_sparse_table_is_refused(function, case, sp):
     table, error, words = NO_SPARSE[case]
     S = getattr(sp, f"{function}_array")(table)
     for call in (fm.features, fm.gram, fm.lazy_gram):
-        check_raises(lambda call=call: call(S), error, ["X", *words])
+        check_raises(lambda call=call: call(S), error, f"X {words}")
 
 
 @pytest.mark.parametrize("kind", FORMATS)
@@ -1749,18 +1603,18 @@ def pd():
 
 
 BAD_COLUMNS = {  # a column of a frame that holds no numbers, and words; every function names columns of such frames
-    "Int64 with NA": (lambda pd: pd.array([1, None, 3, 4], dtype="Int64"), ["row 1"]),
-    "Float64 with NA": (lambda pd: pd.array([1.5, None, 3, 4], dtype="Float64"), ["row 1"]),
-    "boolean with NA": (lambda pd: pd.array([True, None, True, False], dtype="boolean"), ["row 1"]),
-    "object, text": (lambda pd: np.array(["a", "b", "c", "d"], dtype=object), ["row 0"]),
-    "object, None": (lambda pd: np.array([1, None, 3, 4], dtype=object), ["row 1", "missing"]),
-    "str": (lambda pd: ["a", "b", "c", "d"], ["row 0", "pandas.get_dummies"]),
-    "string": (lambda pd: pd.array(["a", "b", "c", "d"], dtype="string"), ["row 0"]),
-    "digits": (lambda pd: pd.array(["1", "2", "3", "4"], dtype="string"), ["row 0", "dtype=float"]),
-    "category": (lambda pd: pd.Categorical(["a", "b", "a", "b"]), ["row 0", "pandas.get_dummies"]),
-    "complex": (lambda pd: 1j * np.arange(4.0), ["row 0", "complex"]),
-    "nan": (lambda pd: [1.0, 2.0, NAN, 4.0], ["finite", "row 2", "nan", "isfinite"]),
-    "inf": (lambda pd: [1.0, 2.0, INF, 4.0], ["finite", "row 2", "inf", "isfinite"]),
+    "Int64 with NA": (lambda pd: pd.array([1, None, 3, 4], dtype="Int64"), "row 1"),
+    "Float64 with NA": (lambda pd: pd.array([1.5, None, 3, 4], dtype="Float64"), "row 1"),
+    "boolean with NA": (lambda pd: pd.array([True, None, True, False], dtype="boolean"), "row 1"),
+    "object, text": (lambda pd: np.array(["a", "b", "c", "d"], dtype=object), "row 0"),
+    "object, None": (lambda pd: np.array([1, None, 3, 4], dtype=object), "row 1 missing"),
+    "str": (lambda pd: ["a", "b", "c", "d"], "row 0 pandas.get_dummies"),
+    "string": (lambda pd: pd.array(["a", "b", "c", "d"], dtype="string"), "row 0"),
+    "digits": (lambda pd: pd.array(["1", "2", "3", "4"], dtype="string"), "row 0 dtype=float"),
+    "category": (lambda pd: pd.Categorical(["a", "b", "a", "b"]), "row 0 pandas.get_dummies"),
+    "complex": (lambda pd: 1j * np.arange(4.0), "row 0 complex"),
+    "nan": (lambda pd: [1.0, 2.0, NAN, 4.0], "finite row 2 nan isfinite"),
+    "inf": (lambda pd: [1.0, 2.0, INF, 4.0], "finite row 2 inf isfinite"),
 }
 
 
@@ -1773,7 +1627,7 @@ def test_columns_that_are_no_numbers_are_named(column, mixed, pd):
     frame = pd.DataFrame({"height": [0.5, -1.0, 2.0, 1.5], "hair colour": make(pd), **others})
     for call in (fm.features, fm.gram, fm.lazy_gram):
         check_raises(
-            lambda call=call: call(frame, Y), (TypeError, ValueError), ["X", "hair colour", *words]
+            lambda call=call: call(frame, Y), (TypeError, ValueError), f"X hair colour {words}"
         )
 
 

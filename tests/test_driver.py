@@ -1,7 +1,6 @@
 """Runs of every algorithm on every representation: run options, checkpoints, traces, callbacks, how a run ends."""
 
 import contextlib
-import functools
 import itertools
 import math
 import pickle
@@ -9,7 +8,6 @@ import re
 import tracemalloc
 from fractions import Fraction
 
-import exact
 import naive
 import numba
 import numpy as np
@@ -28,7 +26,6 @@ from instances import (
     algorithm_of,
     check_raises,
     claims,
-    dense,
     driven,
     driven_loops,
     form,
@@ -38,7 +35,6 @@ from instances import (
     same_result,
     same_rows,
     scale_of,
-    two_classes,
 )
 
 import fastmargin as fm
@@ -409,35 +405,6 @@ def test_the_last_partial_result_is_not_the_result():
     assert not np.shares_memory(result.trace, last[-1].trace)
 
 
-@pytest.mark.parametrize("name", [name for name in CALLS if CALLS[name].held])
-def test_a_callback_is_given_the_points_that_were_bounded(name):
-    """In exact arithmetic, at every checkpoint: the margin of alpha and the norm of p are in the interval, whether it
-    comes from what the loop reports or from products; after a start, too."""
-
-    faults = []
-    looks = []
-
-    def look(gram, partial):
-        low, high = exact.exact_interval(gram, partial.alpha, partial.p)
-        lower = exact.signed_square(Fraction(float(partial.lower)))
-        upper = exact.signed_square(Fraction(float(partial.upper)))
-        faults.extend([partial.n_iter] * (high > upper or (low is not None and low < lower)))
-        looks.append(partial.n_iter)
-
-    for case in ("feasible, odd n", "lopsided, shifted", "opposite labels", "copies"):
-        Z, _ = PLANTED[case]
-        matrix = dense(Z)
-        entries = [[Fraction(float(entry)) for entry in row] for row in matrix]
-        for G, gram in (
-            (fm.features(Z, 1, normalize=None), exact.of_rows(Z)),
-            (matrix, exact.gram_of(entries)),
-        ):
-            options = {"callback": functools.partial(look, gram), "trace_at": range(1000)}
-            start = run(name, G, max_iter=17, **options)
-            run(name, G, max_iter=20, tol=1e-3, start=start, **options)
-    assert not faults and len(looks) > 20
-
-
 # ======================================================================================================
 # START
 # ======================================================================================================
@@ -791,39 +758,6 @@ def test_iterates_that_overflow_raise():
         match=r"not finite at iteration \d+: they overflowed, or G was written to",
     ):
         drive(loop, (np.ones(2),), lambda alpha: (alpha, np.full(2, 0.5)), max_iter=10)
-
-
-def test_an_own_loop_in_fifteen_lines():
-    """Compiled over a matrix and over rows, as Python source over a kernel on demand: the same numbers."""
-
-    @numba.njit
-    def worst_row(G, k, until, alpha, m):
-        while k < until and not m.min() > 0.0:
-            i = np.argmin(m)
-            alpha[i] += 1.0
-            fm.add_column(G, i, 1.0, m)
-            k += 1
-        return k
-
-    X, y = two_classes(30, 4, 1.0)
-    n = len(y)
-    results = []
-    for G in (fm.gram(X, y), fm.lazy_gram(X, y), fm.gram(X, y)):
-        state = tuple(np.zeros((2, n)))
-        result = fm.drive(
-            G,
-            worst_row,
-            state,
-            lambda alpha, m: (alpha, alpha, m, m),
-            max_iter=10_000,
-            separates=True,
-            products=lambda k: k / n,
-        )
-        assert result.status == "separated"
-        results.append(result)
-    twin = fm.perceptron(fm.gram(X, y), rule="worst")
-    for result in results:
-        assert result.n_iter == twin.n_iter and np.array_equal(result.alpha, twin.alpha)
 
 
 @in_turn(

@@ -140,12 +140,7 @@ def test_theorem_3_1_momentum_closes_the_gap_like_ln_t_over_t_squared(case, kind
         assert (trace["lower"] >= np.sqrt(s) * bound - 8 * (sum(Z.shape) + 8) * EPS * s / rho).all()
 
 
-@rotate(
-    "case, kind",
-    [name for name, (_, rho) in PLANTED.items() if rho <= 0],
-    PLAIN,
-    crossed=2,
-)
+@rotate("case, kind", [name for name, (_, rho) in PLANTED.items() if rho <= 0], PLAIN, crossed=2)
 def test_the_moves_of_momentum_where_nothing_separates(case, kind):
     """sum_{t<T} (t+2) ||v_t||^2 <= 4 s ln n, so that one of the moves v_0, ..., v_{T-1} has ||v_t||^2 <= 8 s ln(n) /
     (T (T+3)).  Proof: "Momentum without a separator" in figures/THEOREMS.md.
@@ -165,12 +160,7 @@ def test_the_moves_of_momentum_where_nothing_separates(case, kind):
     assert (np.minimum.accumulate(squares) <= 8 * s * ln / ((t + 1) * (t + 4)) + slack).all()
 
 
-@rotate(
-    "case, kind",
-    [name for name, (_, rho) in PLANTED.items() if rho <= 0],
-    PLAIN,
-    crossed=2,
-)
+@rotate("case, kind", [name for name, (_, rho) in PLANTED.items() if rho <= 0], PLAIN, crossed=2)
 @pytest.mark.parametrize("scale", [1.0, 0.01])
 def test_momentum_is_done_within_the_root_of_8_ln_n_over_eps(case, kind, scale):
     Z = scale * PLANTED[case][0]

@@ -20,7 +20,7 @@ from pathlib import Path
 import numba
 import numpy as np
 import pytest
-from instances import CALLS, PLANTED, form, forms, run
+from instances import CALLS, PLANTED, form, forms, meet, run
 
 import fastmargin as fm
 
@@ -265,7 +265,7 @@ def test_the_parts_of_ones_own_do_what_ours_do(manual):
     results = []
     for names["heavy_ball_loop"] in (loop, numba.njit(loop)):  # plain and compiled
         results.append(names["heavy_ball"](names["G"], max_iter=300))
-        assert results[-1].lower <= exact.upper and exact.lower <= results[-1].upper
+        assert meet(results[-1], exact)
     assert results[0].lower == pytest.approx(results[1].lower, rel=1e-6)
     if "OperatorGram" in names:
         products = names["OperatorGram"](names["rows"])
@@ -274,7 +274,7 @@ def test_the_parts_of_ones_own_do_what_ours_do(manual):
             single = fm.ALGORITHMS[name](products, max_iter=50, tol=0.01)
             double = fm.ALGORITHMS[name](features, max_iter=50, tol=0.01)
             assert single.status == double.status
-            assert single.lower <= double.upper and double.lower <= single.upper
+            assert meet(single, double)
     # a pair is at most sqrt(2) times as long as its largest entry, and as long as it at least
     largest = fm.norm_margin(names["signed"], "linf")
     assert largest.lower / 2**0.5 <= names["largest"].upper

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from instances import check_raises, mnist_sample, rotate
+from instances import check_raises, meet, mnist_sample, rotate
 
 import fastmargin as fm
 
@@ -183,7 +183,7 @@ def test_l2_is_the_margin_of_features():
     for norm in ("l2", "spectral", "nuclear"):  # of a vector they are one
         result = fm.norm_margin(Z, norm)
         assert result.status == "certified"
-        assert result.lower <= other.upper and other.lower <= result.upper
+        assert meet(result, other)
 
 
 @functools.cache
@@ -271,7 +271,7 @@ def test_a_norm_of_ones_own_has_the_margin_of_scaled_columns():
     ours = fm.norm_margin(Z, box)
     other = fm.norm_margin(Z * c, "linf")
     assert ours.status == other.status == "certified"
-    assert ours.lower <= other.upper and other.lower <= ours.upper
+    assert meet(ours, other)
 
 
 # ======================================================================================================
@@ -424,7 +424,7 @@ def test_sparse_rows_and_rows_in_a_file_have_the_interval_of_arrays(tmp_path):
     for rows in (sparse_matrix(Z), np.load(tmp_path / "rows.npy", mmap_mode="r")):
         result = fm.norm_margin(rows, "l1")
         assert result.status == "certified"
-        assert result.lower <= other.upper and other.lower <= result.upper
+        assert meet(result, other)
 
 
 def sparse_matrix(Z):
@@ -473,7 +473,7 @@ def test_copies_of_points_change_no_margin():
     one = fm.norm_margin(Z, "linf")
     many = fm.norm_margin(np.repeat(Z, 7, axis=0), "linf")
     assert many.status == "certified"
-    assert one.lower <= many.upper and many.lower <= one.upper
+    assert meet(one, many)
 
 
 @pytest.mark.parametrize("norm", NAMES)
@@ -628,7 +628,7 @@ def test_tables_of_pairs_are_a_problem_of_classes(norm):
     table = fm.norm_margin(Z, norm)
     pairs = fm.norm_margin(X, norm, labels=labels)
     assert table.status == pairs.status == "certified"
-    assert table.lower <= pairs.upper and pairs.lower <= table.upper
+    assert meet(table, pairs)
     descent = fm.steepest_descent(Z, norm, max_iter=20)
     np.testing.assert_allclose(
         descent.alpha,
@@ -668,7 +668,7 @@ def test_weights_lead_to_the_same_margin_in_fewer_steps(norm, form):
     fresh = fm.norm_margin(other, norm, **options)
     warm = fm.norm_margin(other, norm, start=(before.alpha, before.p), **options)
     assert warm.status == fresh.status == "certified"
-    assert warm.lower <= fresh.upper and fresh.lower <= warm.upper
+    assert meet(warm, fresh)
     assert warm.n_iter < 0.5 * fresh.n_iter
     assert warm.trace["products"][-1] < fresh.trace["products"][-1]
     again = fm.norm_margin(other, norm, start=(warm.alpha, warm.p), **options)
@@ -685,7 +685,7 @@ def test_any_weights_lead_to_the_margin(norm, scale):
         start = (scale * fresh.alpha, p)
         result = fm.norm_margin(Z, norm, start=start)
         assert result.status == "certified"
-        assert result.lower <= fresh.upper and fresh.lower <= result.upper
+        assert meet(result, fresh)
         part = fm.norm_margin(Z, norm, start=start, max_iter=3, tol=1e-12)
         rest = fm.norm_margin(Z, norm, start=part, max_iter=4, tol=1e-12)
         whole = fm.norm_margin(Z, norm, start=start, max_iter=7, tol=1e-12)

@@ -199,9 +199,7 @@ def test_ties_go_to_the_first_row():
 
 
 @rotate(
-    "name, kind",
-    LONG_RUNS + ["random, infeasible", "feasible", "copies", "one dimension"],
-    PLAIN,
+    "name, kind", LONG_RUNS + ["random, infeasible", "feasible", "copies", "one dimension"], PLAIN
 )
 def test_von_neumann_line_search_is_exact(name, kind):
     """The next point is the best of a fine grid on a segment to the row of least margin; ||p_k||_G never grows."""
@@ -225,11 +223,7 @@ def test_von_neumann_line_search_is_exact(name, kind):
 # --- Frank-Wolfe from a vertex --------------------------------------------------------------------------
 
 
-@rotate(
-    "name, kind",
-    [*LONG_RUNS, "random, infeasible", "copies"],
-    PLAIN,
-)
+@rotate("name, kind", [*LONG_RUNS, "random, infeasible", "copies"], PLAIN)
 def test_pairwise_steps_are_exact(name, kind):
     """Each goes to the minimum on its segment, whichever of the points that tie up to rounding it takes."""
     Z, _ = INSTANCES[name]

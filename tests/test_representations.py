@@ -4,7 +4,6 @@ what it knows of itself, labels, kernel and scores."""
 import copy
 import functools
 import itertools
-import math
 import pickle
 import tracemalloc
 import warnings
@@ -39,7 +38,6 @@ from instances import (
     run,
     same_answer,
     same_result,
-    scale_of,
     sparse,
     threads,
     two_classes,
@@ -371,30 +369,6 @@ def test_inputs_are_neither_changed_nor_returned(name):
             assert np.array_equal(array, before)
 
 
-@pytest.mark.parametrize(
-    "name", [name for name, call in CALLS.items() if call.cost and not call.rows]
-)
-def test_dense_and_features_walk_together(name):
-    X, y = two_classes(70, 5, gap=4.0)
-    Z = fm.features(X, y)
-    a, b = (
-        run(name, G, max_iter=300, trace_at=range(300), keep_iterates=True)
-        for G in (Z, dense(Z.coordinates()))
-    )
-    assert (a.status, a.n_iter) == (b.status, b.n_iter)
-    same = slice(None)
-    slack = CALLS[name].noise
-    if slack == 1.0:  # until there are ties; and they arrive at one point
-        same = [*range(min(BEFORE_TIES, len(b.iterates))), -1]
-        slack = 1e-11
-    scale = np.abs(b.iterates).max(axis=1, keepdims=True) + 1e-300
-    assert (np.abs(a.iterates - b.iterates) <= slack * scale)[same].all()
-    for field in ("lower", "upper"):
-        np.testing.assert_allclose(
-            a.trace[field][same], b.trace[field][same], rtol=0, atol=10 * slack
-        )
-
-
 @every_loop
 def test_a_run_on_one_thread_gives_the_same_bits(name, kind):
     G = form(kind, PLANTED["feasible, n > 512"][0])
@@ -486,32 +460,6 @@ def test_a_new_representation_needs_no_change(name, case):
         assert claimed[-1] <= made + 1e-9 and made <= claimed[-1] + 2 * len(seen) + 4
 
 
-@rotate(
-    "name, case",
-    [name for name, call in CALLS.items() if not call.rows],
-    ["separable", "overlapping", "uneven"],
-)
-def test_a_class_with_four_things_has_the_answers_of_rows(name, case):
-    Z = PLANTED["uneven"][0] if case == "uneven" else UNTIED[case]
-    most = (
-        BEFORE_TIES if CALLS[name].noise == 1.0 and case == "overlapping" else 60
-    )  # there they come to rest at 0
-    one, two = (
-        run(name, make(Z), max_iter=most, trace_at=[]) for make in (Own, BY_ROWS["features"])
-    )
-    slack = (
-        1e-8 * math.sqrt(scale_of(fm.features(Z, 1, normalize=None)))
-        if case != "overlapping"
-        else 1e-6
-    )
-    assert one.lower == pytest.approx(two.lower, abs=slack)
-    assert one.upper == pytest.approx(two.upper, abs=slack)
-    assert one.status == two.status or (name, one.status) == (
-        "max_margin",
-        "rounding",
-    )  # it has no precise products
-
-
 def test_defaults_of_a_class_with_four_things_are_the_operations_of_rows():
     """A class with four things, and rows: the same operations, blocks and sums, with a ridge and without."""
     Z = UNTIED["overlapping"]
@@ -597,12 +545,7 @@ def call_heavy_ball(G, loop=heavy_ball, **options):
     state = tuple(np.zeros((5, len(G))))
     scale = np.asarray(G).diagonal().max()
     return fm.drive(
-        G,
-        loop,
-        state,
-        lambda alpha, m, *_: (alpha, alpha, m, m),
-        (0.5 / scale, 0.7),
-        **options,
+        G, loop, state, lambda alpha, m, *_: (alpha, alpha, m, m), (0.5 / scale, 0.7), **options
     )
 
 
