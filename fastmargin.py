@@ -9524,6 +9524,8 @@ _ITERATIONS_LEFT = 5
 _MOST_NEWTON_STEPS = 200
 #   steps in a row that may pass without a smaller gap
 _PATIENT_STEPS = 10
+#   seconds after which a run says that it takes long
+_SILENCE = 20.0
 #   multiplications in the search for a separator by its coordinates, after a run: about a second
 _LONGEST_SEARCH = 2 * 10**9
 
@@ -9614,7 +9616,7 @@ class _Problem:
     adder : what `_adder` returns, which keeps columns, or None
     last : the last product (v, v'Gv, G v), or None
     kept : what `_at_hand` returned last, or (None, None)
-    has_warned : True if this run has said that it may take long
+    end_of_silence : when the run says that it takes long, on the clock of `time.monotonic`; inf once it has
     """
 
     def __init__(self, G, scale):
@@ -9649,7 +9651,7 @@ class _Problem:
         self.adder = _adder(self.base)
         self.last = None
         self.kept = (None, None)
-        self.has_warned = False
+        self.end_of_silence = time.monotonic() + _SILENCE
         # What the methods of the list ask
         has_enough = self.ridge.min() >= _LEAST_RIDGE * self.base_scale
         is_narrow = points._has_rows and points._width <= _FEW
@@ -9753,7 +9755,15 @@ class _Problem:
         return h[at] * (y[points] @ weights) + y[at] * (h[points] @ weights)
 
     def gap(self, alpha, m):
-        """Return the `_relative_gap` of these weights."""
+        """Return the `_relative_gap` of these weights; after some time, say once that the run takes long."""
+        if time.monotonic() > self.end_of_silence:
+            self.end_of_silence = math.inf
+            is_soft = self.has_ridge or self.cost is not None
+            _warn(
+                f"max_margin has run for {_SILENCE:g} s, in which a first call compiles: "
+                f"{'a smaller C' if is_soft else 'slacks, by a finite C,'} or a larger tol takes less time; a callback "
+                "shows the interval"
+            )
         if self.cost is not None:
             return _gap_with_cost(alpha, m, self.cost, self.free_labels)
         return _relative_gap(alpha, m, self.ridge / self.scale)
@@ -11472,7 +11482,6 @@ def _by_pairs(problem, aims, alpha, m, gap):
             points_left -= size
             if points_left <= 0:
                 return "again"
-            _warn_of_support(problem, support)
             points, H = _first_working_set(problem, alpha, m, H, _LARGEST_SET)
         else:
             slow_turns += (is_complete or steps >= most) and gap > _CLOSER * best
@@ -11483,20 +11492,6 @@ def _by_pairs(problem, aims, alpha, m, gap):
             )
             is_complete = points.size == size
         best = min(best, gap)
-
-
-def _warn_of_support(problem, support):
-    """Say once a run that it may take long."""
-    if problem.has_warned:
-        return
-    problem.has_warned = True
-    remedy = "a soft margin, by a ridge or a finite C"
-    if problem.has_ridge:
-        remedy = "a larger ridge, which is a smaller C"
-    _warn(
-        f"max_margin may take long: {support} points are in the support, more than a working set holds; noisy points "
-        f"ask for {remedy}, or for a larger tol; a callback shows the interval"
-    )
 
 
 def _by_faces(problem, aims, alpha, m, gap, largest):
@@ -11787,8 +11782,8 @@ def max_margin(
     2e9 multiplications, about a second.  The callback is called between its ridges.
 
     *Noisy labels* leave a large support.  With a ridge, which is a soft margin, such problems take a few iterations.
-    Without one, a support of more than 15,000 points is left to pair steps, on sets of 6,000 to 20,000 points: a
-    UserWarning says that this may take long.
+    Without one, a support of more than 15,000 points is left to pair steps, on sets of 6,000 to 20,000 points.  After
+    20 s a UserWarning names what takes less time.
 
     *With a ridge* the interval has the best slacks of alpha, as `certificate` says, so that (1), (2) and (5) need half
     the digits.

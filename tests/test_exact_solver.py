@@ -1,5 +1,7 @@
 """max_margin against enumeration, against instances of known margin, by its optimality conditions, on real data."""
 
+import functools
+import itertools
 import math
 import tracemalloc
 from fractions import Fraction
@@ -501,7 +503,6 @@ WAYS = {  # G of points that slacks separate
 }
 
 
-@pytest.mark.filterwarnings("ignore:max_margin may take long")
 @rotate(
     "kind, room, ridge, intercept", WAYS, ROOMS, [0.05, 5.0, "unequal"], [0.0, "free"], crossed=2
 )
@@ -534,7 +535,6 @@ HARD = {  # G of points that have a margin
 }
 
 
-@pytest.mark.filterwarnings("ignore:max_margin may take long")
 @rotate("kind, room", HARD, ROOMS, crossed=2)
 def test_every_way_leads_to_the_margin(kind, room, monkeypatch):
     """With a support that is larger than sets and faces may be; from weights of all points, too."""
@@ -833,22 +833,23 @@ def test_the_worst_violators_join_a_working_set(intercept):
     np.testing.assert_allclose(H, entries / np.outer(roots, roots), atol=1e-12)
 
 
-def test_the_warning_of_a_long_run_is_at_the_line_that_asks_for_it(monkeypatch):
-    """Also where the solver is called by the classifier."""
-    give_room("small sets", monkeypatch)
+def test_a_long_run_says_so_at_the_line_that_asks_for_it(monkeypatch):
+    """Once, with what takes less time; also where the classifier calls the solver."""
     X, y = two_classes(300, 4, gap=3.0, seed=5)
-    G = fm.lazy_gram(X, y, gamma=2.0)
-    for call in (
-        lambda: fm.max_margin(G, tol=1e-4),
-        lambda: fm.MaxMarginClassifier(kernel="rbf", gamma=2.0, tol=1e-4).fit(X, y),
+    G = fm.features(X, y)
+    classify = functools.partial(fm.MaxMarginClassifier, "rbf", gamma=2.0)
+    for call, remedy in (
+        (lambda: fm.max_margin(fm.lazy_gram(X, y, gamma=2.0)), "a finite C"),
+        (lambda: fm.max_margin(G.with_ridge(1e-3)), "a smaller C"),
+        (lambda: classify(C=math.inf).fit(X, y), "a finite C"),
+        (lambda: classify(C=10.0).fit(X, y), "a smaller C"),
+        (lambda: classify(C=10.0).fit(X, np.arange(300) % 3), "a smaller C"),
     ):
-        with pytest.warns(UserWarning, match="may take long") as told:
-            call()
-        assert {warning.filename for warning in told} == {__file__}
-        assert "by a ridge or a finite C" in str(told[0].message)
-    with pytest.warns(UserWarning, match="may take long: .* a larger ridge") as told:
-        fm.max_margin(G.with_ridge(1e-12), tol=1e-4)
-    assert "by a ridge" not in str(told[0].message)
+        with monkeypatch.context() as clock:
+            clock.setattr(fm.time, "monotonic", itertools.count(0.0, 30.0).__next__)
+            with pytest.warns(UserWarning, match=f"has run for .* {remedy}") as told:
+                call()
+        assert [warning.filename for warning in told] == [__file__]
 
 
 def face_of(roots, m):
