@@ -10308,7 +10308,6 @@ def _by_clipped_pairs(problem, aims, alpha, m, gap):
         # 2. Does it go on?
         gap = problem.gap(alpha, m)
         if gap <= aims.gap:
-            _polish(problem, alpha, m)
             return "again"
         patience = _PATIENT_STEPS if gap < _GAINED * best else patience - 1
         if patience == 0 or (steps > most and gap > _CLOSER * best):
@@ -10729,7 +10728,6 @@ def _by_widths(problem, aims, alpha, m, gap):
             break
         best = gap
         width *= max(_LEFT, 0.5 * aims.gap / gap)
-    _polish(problem, alpha, m)
     return word
 
 
@@ -11700,6 +11698,8 @@ def _exact_loop(G, k, until, alpha, m, place, reads, problem, aims):
         norm = problem.rescale(alpha, m)
         # 2. Run the method, and take a fresh product, by which the driver certifies.
         word = _METHODS[place[0]].run(problem, aims.after(gap), alpha, m, gap)
+        if problem.cost is not None:
+            _polish(problem, alpha, m)
         if not all(alpha[side].any() for side in problem.sides):  # by rounding
             alpha[:] = start
         problem.finish(alpha, m)

@@ -1,6 +1,7 @@
 """Kernels: Gram matrices, cross matrices and scores by their formulas; what points and parameters may be."""
 
 import itertools
+import math
 
 import naive
 import numpy as np
@@ -413,8 +414,8 @@ def test_equal_texts_count_as_one_and_contradict_each_other():
     )
     assert np.array_equal(once.dual_coef_, twice.dual_coef_) and twice.support_.max() < 4
     assert fm.contradiction([*words, "talk"], [*labels, "b"]) == (2, 4)
-    with pytest.warns(UserWarning, match="points 2 and 4 contradict"):
-        fm.MaxMarginClassifier(shared_letters).fit([*words, "talk"], [*labels, "b"])
+    with pytest.raises(ValueError, match="points 2 and 4 contradict"):
+        fm.MaxMarginClassifier(shared_letters, C=math.inf).fit([*words, "talk"], [*labels, "b"])
 
 
 def test_rows_of_numbers_and_objects_are_told_apart():

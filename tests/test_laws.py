@@ -126,7 +126,7 @@ def test_relabelling_and_back_gives_the_same_bits(problem):
         same_result(back, one)
         same_result(other._replace(bias=-other.bias), one)
     scores = [
-        fm.MaxMarginClassifier(C=1.0).fit(X, classes).decision_function(X)
+        fm.MaxMarginClassifier(loss="squared_hinge").fit(X, classes).decision_function(X)
         for classes in (y, np.where(y > 0.0, "high", "below"), np.where(y > 0.0, "a", "b"))
     ]
     assert np.array_equal(scores[0], scores[1]) and np.array_equal(scores[0], -scores[2])

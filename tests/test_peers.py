@@ -1226,7 +1226,7 @@ def test_sparse_points_of_narrow_numbers_do_not_overflow(dtype, normalize, sp, d
 
 def test_sparse_contradictions_are_named(sp):
     X = sp.csr_matrix(np.array([[0.0, 1.0], [2.0, 0.0], [2.0, 0.0]]))
-    with pytest.warns(UserWarning, match=r"\b1\b.*\b2\b.*\bcontradict"):
+    with pytest.raises(ValueError, match=r"\b1\b.*\b2\b.*\bcontradict"):
         fm.MaxMarginClassifier("linear", C=math.inf).fit(X, [0, 0, 1])
 
 
