@@ -9677,9 +9677,11 @@ class _Problem:
                 is_large = self.n > _LARGEST_SET
                 is_cheap = points.n > _FEW_POINTS or store.work <= points.n**2
                 has_entries = store.access != "products" and points.n <= _FEW_POINTS
+                # For three classes with a cost pair steps are faster.
+                has_many_costs = self.cost is not None and self.base.store.n_classes > 3
                 if by_rows and is_cheap and (has_slacks or is_large):
                     self.descent = "rows of points"
-                elif has_entries and (has_enough or is_large):  # with a cost pair steps are faster
+                elif has_entries and (has_enough or is_large or has_many_costs):
                     self.descent = "entries"
 
     @functools.cached_property
@@ -11731,8 +11733,9 @@ def max_margin(
     with it as long as that helps.  Else the next method of this list follows that takes G:
 
     (1) Descent: steps on one weight after another, in random order, over rows with slacks; over pairs, with slacks or
-        where they are more than 20,000, on all weights of a point at once.  A free bias follows by the method of
-        multipliers.  Tables of at most 256 coordinates are left to (2).
+        where they are more than 20,000, on all weights of a point at once; of three classes by a kernel with a cost
+        (4) is faster.  A free bias follows by the method of multipliers.  Tables of at most 256 coordinates are left
+        to (2).
     (2) Newton steps in the coordinates of the separator, where every point has slacks and coordinates are fewer than
         3,000 and than points.  Over pairs the equations of each class alone precondition those of all.  Plain slacks
         are the limit of a loss that is quadratic up to a smaller and smaller width.
