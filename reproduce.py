@@ -1065,8 +1065,8 @@ def real_methods(lam, lam0, accel):
     "Inertial descent nears the largest margin first; on HTRU2 the test error rises with the margin",
     minutes=10,
     data="mnist htru2",
-    panels=(2, "data"),
-    height=2.5,
+    panels=("data", 2),
+    height=1.9,
     takes_points=True,
     sigma2=3.4**2,
     sigma2_of_htru2=16.0,
@@ -1122,42 +1122,39 @@ def apidopoulos22_fig6(run, sigma2, sigma2_of_htru2, lam, lam0, accel, steps, mo
 
 @apidopoulos22_fig6.drawing
 def _(table, *axes):
-    sets = groups(table, "data")
-    count = len(sets)
-    for column, (data, part) in enumerate(sets):
-        gaps, errors = axes[column::count]
+    """Draw a row for each data set."""
+    for row, (data, part) in enumerate(groups(table, "data")):
+        gaps, errors = axes[2 * row : 2 * row + 2]
         gaps.sharey(axes[0])
-        gaps.sharex(errors)
         largest = where(part, method=EXACT)["margin"][0]
         for method, rows in groups(part, "method"):
             percent = 100 * rows["test_error"]
             if method == EXACT:
-                words = "maximum\nmargin" if column == count - 1 else ""
-                level(errors, percent[0], words, above=False)
+                level(errors, percent[0], "maximum margin", above=False)
                 continue
             gap = 1 - rows["margin"] / largest if largest > 0 else -rows["margin"]
+            gaps.loglog(rows["t"], gap, **LOOKS[method])
             label = method.replace(", ", ",\n")
-            gaps.loglog(rows["t"], gap, label=label, **LOOKS[method])
-            errors.plot(rows["t"], percent, **LOOKS[method])
-        gaps.set(title=data, ylabel="−margin, as none separates")
+            errors.semilogx(rows["t"], percent, label=label, **LOOKS[method])
+        gaps.set_ylabel(f"{data}:\n" + ("gap" if largest > 0 else "−margin, none separates"))
         if largest > 0:
-            gaps.set_ylabel("relative gap of the margin")
-            level(gaps, 1, "" if column else "below:\nseparated", above=False)
-        errors.set(xlabel="iterations t", ylabel="test error in %")
+            level(gaps, 1, "below: separated", above=False)
+        errors.set(ylabel="test error in %")
+        if part["test_error"].max() > 3 * part["test_error"].min() > 0:
+            errors.set(yscale="log", ylim=(0.2, 15))
+            plain(errors.yaxis, 0.3, 0.5, 1, 2, 3, 5, 10)
+        else:
+            errors.set_ylabel("test error in %,\nlinear scale")
         for ax in (gaps, errors):
             ax.margins(x=0)
             plain(ax.xaxis, 1, 10, 100, 1000)
-            ax.tick_params(axis="x", labelsize=8)
-            ax.label_outer()
-        if part["test_error"].max() > 3 * part["test_error"].min() > 0:
-            errors.sharey(axes[count])
-            errors.set_yscale("log")
-            plain(errors.yaxis, 0.1, 0.2, 0.3, 0.5, 1, 2, 3, 5, 10, 20, 30, 50)
-        elif column:  # where the names of lines have their room
-            errors.yaxis.tick_right()
-            errors.tick_params(labelright=True)
+            ax.tick_params(labelbottom=ax in axes[-2:])
+        name_ends(errors)
     plain(axes[0].yaxis)
-    name_ends(gaps)
+    axes[0].set(title="gap to the maximum margin")
+    axes[1].set(title="test error")
+    for ax in axes[-2:]:
+        ax.set_xlabel("iterations t")
 
 
 @apidopoulos22_fig6.table
