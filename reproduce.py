@@ -517,9 +517,9 @@ def sampling_rows(job, width, steps, scaling, X, y, X_test, y_test):
     sample={"images": 2000, "seeds": 1, "steps": 2**13},
 )
 def ji21_fig3(run, width, images, seeds, steps, scaling):
-    """Data: {images:,} images of MNIST, ten digits; tangent kernel of a random ReLU network; seeds: {seeds}, medians
-    and ranges. Gap: 1 − margin / largest, with its last value at the name. Margin: of the worst pair of an image and a
-    wrong digit; the largest: the least certified upper bound.
+    """Data: {images:,} images of MNIST, ten digits; tangent kernel of a random ReLU network. Seeds: {seeds}{spread}.
+    Gap: 1 − margin / largest, with its last value at the name. Margin: of the worst pair of an image and a wrong digit;
+    the largest: the least certified upper bound.
 
     Network of width {width}, features scaled to length 1 at most; scaling=unit: to length 1. {pairs:,} pairs, {tests:,}
     test images. An iteration is a column of the kernel matrix. Weights and samples by seed, from {seed} on; sampling
@@ -528,6 +528,7 @@ def ji21_fig3(run, width, images, seeds, steps, scaling):
     """
     X, y, X_test, y_test = (array[:images] for array in run.mnist())
     run.facts |= {"images": len(y), "tests": len(y_test), "pairs": 9 * len(y)}
+    run.facts["spread"] = ", medians and ranges; without momentum: 1" if seeds > 1 else ""
     jobs = [(method, seed) for seed in range(run.seed, run.seed + seeds) for method in SAMPLERS]
     for method in ("sampling without momentum", "sampling without momentum, step of Theorem 4.1"):
         jobs.append((method, run.seed))
