@@ -752,6 +752,14 @@ STEPS = {
 }
 
 
+BESIDE_RINGS = {  # words for the number of a ring, their side, and factors of x and y
+    "gradient descent, step 10⁶": ("step 10⁶: {:.2g}", "right", 0.9, 2.0),
+    "normalised GD, step 100": ("step 100: {:.2g}", "left", 1.35, 1.5),
+    "normalised GD, step 10⁴": ("step 10⁴: {:.2g}", "left", 1.3, 2.0),
+    "momentum": ("momentum:\n{:.2g}", "right", 0.6, 0.6),
+}
+
+
 def ln_mean_loss(m):
     """Return the ln of the mean over the last axis of ln(1 + e^-m), also where this has no double."""
     # Above 37 the loss is e^-m to rounding.
@@ -775,8 +783,8 @@ def ln_mean_loss(m):
 )
 def steps(run, n, d, seeds, steps):
     """Data: {seeds} drawn sets of {n:,} points (medians, ranges) and {images:,} images of MNIST, no kernel. Gap:
-    missing share of the largest margin. Normalised GD: steps divided by the loss. Right: while the loss falls; rings:
-    first in the grey.
+    missing share of the largest margin. Normalised GD: gradient descent, steps divided by the loss. Right: while the
+    loss falls; ring and number: the gap when the loss is first below e⁻¹⁰⁰.
 
     Drawn sets: margin 0.05, {d} dimensions, spectrum 1/j, seeds from {seed} on. Images: digits 0 and 1, scaled to
     length 1 at most. All runs start at 0. Steps in units of 1/(longest point)². Gradient descent is on the logistic
@@ -824,22 +832,32 @@ def first_below(rows):
 def _(table, *axes):
     for k, (problem, part) in enumerate(groups(table, "problem")):
         along, against = axes[2 * k : 2 * k + 2]
+        missed = [("not in the grey:", {})]
         for method, rows in groups(part, "method"):
             draw_seeds(along, rows, "gap", method.replace(", ", ",\n"), **LOOKS[method])
             loss, gap = (np.median(by_seed(rows, name), axis=0) for name in ("ln_loss", "gap"))
             falls = loss <= np.minimum.accumulate(loss)
             against.plot(-loss[falls], gap[falls], **LOOKS[method])
-            ring = {"color": LOOKS[method]["color"], "fillstyle": "none"}  # which hides no other
-            ring |= {"markersize": 7, "markeredgewidth": 2}
-            against.plot(*first_below(rows), "o", zorder=3, **ring)
+            # Rings of different sizes, which hide no other
+            look = {"color": LOOKS[method]["color"]}
+            ring = {"fillstyle": "none", "markersize": 7 if "normalised" in method else 11}
+            x, y = first_below(rows)
+            against.plot(x, y, "o", zorder=3, markeredgewidth=2, **ring, **look)
+            if math.isfinite(x):
+                words, side, right, up = BESIDE_RINGS[method]
+                note(against, right * x, up * y, words.format(y), ha=side, **look)
+            else:
+                missed.append((f"  {method.rpartition(', ')[2]}", look))
         along.set(title=f"{problem}: along the iterations", xlabel="iteration")
         along.set(xlim=(10, part["t"].max()), ylabel="gap: 1 − margin / largest")
-        against.set(title=f"{problem}: at the same loss", xlim=(1, 4e5))
+        against.set(title=f"{problem}: against the loss", xlim=(1, 4e5))
         against.set_xlabel("−ln of the loss: a smaller loss →")
         against.axvspan(100, 4e5, color="0.9", zorder=0)
-        note(against, 130, 2e-5, "loss below e⁻¹⁰⁰")
-        level(along, 1, "")
-        level(against, 1, "above: a point on its wrong side", 0.98, ha="right")
+        note(against, 130, 0.05, "loss below e⁻¹⁰⁰", transform=against.get_xaxis_transform())
+        for place, (words, look) in enumerate(reversed(missed)):
+            note(against, 0.02, 0.05 + 0.065 * place, words, transform=against.transAxes, **look)
+        level(along, 1, "below:\nseparated", above=False)
+        level(against, 1, "")
         name_ends(along)
     for ax in axes:
         ax.set(xscale="log", yscale="log", ylim=(1e-5, 12))
@@ -852,8 +870,8 @@ def _(table):
     found = [first_below(rows)[1] for _, rows in groups(groups(table, "problem")[0][1], "method")]
     gaps = [gap for gap in found if np.isfinite(gap)]
     return {
-        "least": f"{min(gaps, default=math.nan):.2f}",
-        "most": f"{max(gaps, default=math.nan):.2f}",
+        "least": f"{min(gaps, default=math.nan):.2g}",
+        "most": f"{max(gaps, default=math.nan):.2g}",
     }
 
 
