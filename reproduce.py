@@ -42,6 +42,7 @@ try:
         PURPLE,
         SKY,
         VERMILLION,
+        bound,
         draw_seeds,
         exponent,
         figure,
@@ -833,14 +834,18 @@ def apidopoulos22_fig2(run, **sizes):
         yield {"kind": kind, "a": points[:, 0], "b": points[:, 1]}
 
 
+def away_from_best(w):
+    """Return the angle in degrees between weights and those of the largest margin, (1/2, 1/2)."""
+    return abs(math.degrees(math.atan2(w["b"][0], w["a"][0]) - math.pi / 4))
+
+
 @apidopoulos22_fig2.drawing
 def _(table, ax, angles):
     (_, up), (_, down), (_, support), *lines = groups(table, "kind")
     for method, w in lines:
         slope = -w["a"][0] / w["b"][0]
         ax.axline((0, 0), slope=slope, color=BLACK, linestyle="-", linewidth=2.5)
-        away = math.atan2(w["b"][0], w["a"][0]) - math.pi / 4  # (1/2, 1/2) is best
-        angles.plot(abs(math.degrees(away)), method, "o", color=BLACK)
+        angles.plot(away_from_best(w), method, "o", color=BLACK)
     for point in zip(support["a"], support["b"], strict=True):
         ax.axline(point, slope=slope, color=GREY, linestyle="--", linewidth=1)
     ax.plot(up["a"], up["b"], "o", color=BLUE, markersize=4)
@@ -861,8 +866,8 @@ def _(table, ax, angles):
 @apidopoulos22_fig2.numbers
 def _(table):
     _, _, _, *lines = groups(table, "kind")
-    angles = [math.degrees(math.atan2(w["b"][0], w["a"][0])) for _, w in lines]
-    return {"angle": f"{np.ptp(angles):.2g}"}
+    angles = [away_from_best(w) for _, w in lines]
+    return {"angle": bound(max(angles), 2, math.ceil)}
 
 
 @figure(

@@ -957,6 +957,14 @@ def number(value, form):
     return format(value, form).replace("-", "−")
 
 
+def bound(value, digits, rounding):
+    """Write a number with so many digits, rounded by math.floor or math.ceil, so that it still bounds the same."""
+    if not abs(value) > 0:  # 0 and nan have no leading digit
+        return f"{value:g}"
+    unit = 10.0 ** (math.floor(math.log10(abs(value))) + 1 - digits)
+    return f"{unit * rounding(value / unit):#.{digits}g}"
+
+
 # ======================================================================================================================
 # Runs
 # ======================================================================================================================
