@@ -1031,7 +1031,8 @@ def _(table, *axes):
     columns = len(axes) // len(methods)
     for k, ax in enumerate(axes):
         ax.sharex(axes[0])
-        ax.sharey(axes[k % columns])
+        ax.sharey(axes[0])
+        ax.tick_params(labelleft=k % columns == 0)
     panels = iter(axes)
     for method, part in methods:
         for flipped, rows in groups(part, "flipped"):
@@ -1041,7 +1042,7 @@ def _(table, *axes):
                 if fading == EXACT:
                     rule(ax, percent[0], label=fading)
                 else:
-                    ax.semilogx(run["t"], percent, color=f"C{k % 7}", label=fading)
+                    ax.loglog(run["t"], percent, color=f"C{k % 7}", label=fading)
                     first = percent[0]
             ax.plot(1, first, "o", color=BLACK, markersize=6, zorder=3)
             labels = f"{100 * flipped:g} % of labels wrong" if flipped else "no wrong labels"
@@ -1049,6 +1050,7 @@ def _(table, *axes):
             plain(ax.xaxis, 1, 10, 100, 1000, 10_000)
             ax.tick_params(labelbottom=part is methods[-1][1])
         name_ends(ax)
+    plain(axes[0].yaxis, 1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 40, 50)
     for ax in axes[::columns]:
         ax.set_ylabel("test error in %")
     for ax in axes[:columns]:
