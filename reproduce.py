@@ -1231,8 +1231,9 @@ def _(table, *axes):
         printed = part["printed"][0]
         for x, words, dash in ((printed, "in the paper", "-"), (printed**2, "in its code", "--")):
             rule(ax, x=x, linestyle=dash, ymax=0.88, zorder=1)
-            if ax is axes[0]:
-                note(ax, 1.1 * x, 1e-10, words, rotation=90, va="bottom")
+            side, factor = ("left", 1.1) if ax is axes[0] else ("right", 0.93)  # where no curve is
+            place = {"transform": ax.get_xaxis_transform(), "va": "bottom", "ha": side}
+            note(ax, factor * x, 0.1, words, rotation=90, **place)
         level(ax, 1, "above: not separated" if ax is axes[0] else "")
         ax.set(title=data, xlabel="width σ² of the kernel", ylabel="gap / maximum margin")
         plain(ax.xaxis)
