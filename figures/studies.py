@@ -25,6 +25,7 @@ from figures.harness import (
     SKY,
     VERMILLION,
     DataError,
+    bound,
     by_seed,
     draw_seeds,
     exponent,
@@ -957,6 +958,7 @@ def separators(method, looks, shape, given):
 def norms(run, steps, pair, digits, every, tol):
     """Data: {digits:,} images of MNIST, ten digits, linear classifiers. Margin in a norm: the least lead of a right
     label, over the norm of the weights. Thick lines, bold names: the optimiser steps in the norm of the panel.
+    Runs without a margin are at 0.
 
     Spectral: largest singular value. The CSV file has a pair, too, 0 and 1. Points drawn with seed {seed}, pixels in
     [0, 1], no intercept. Loss: ln sum exp(−margins). Steps 10/(max N*(z) √t), N* dual to the optimiser's norm, so that
@@ -1031,10 +1033,9 @@ def _(table):
         lower = rows["lower"]
         upper = rows["upper"]
         if rows["method"][0] == "norm_margin":
-            unit = 10.0 ** (math.floor(math.log10(upper[-1])) - 3)
-            low = unit * math.floor(lower[-1] / unit)
-            high = unit * math.ceil(upper[-1] / unit)
-            return f"{low:#.4g} to {high:#.4g}, {rows['t'][-1]:.0f} products"
+            low = bound(lower[-1], 4, math.floor)
+            high = bound(upper[-1], 4, math.ceil)
+            return f"{low} to {high}, {rows['t'][-1]:.0f} products"
         share = f"{lower[-1] / upper[-1]:.3f}"
         if rows["norm"][0] != rows["own"][0]:
             return share
