@@ -1240,9 +1240,9 @@ def selection_rows(job, steps, tol):
     quick={"seeds": 2, "tokens": 8, "images": 8, "components": 8, "steps": 400, "tol": 1e-1},
 )
 def attention(run, seeds, tokens, images, components, steps, tol):
-    """Data: random tokens or patches of MNIST digits, {seeds} draws. Cells: margin in a norm of W = KQᵀ, as a share of
-    the largest, the median of settled runs: 99 % of the attention is on one token a sequence. Framed: the steps' norm;
-    bold: the largest of a row.
+    """Data: random tokens or patches of MNIST digits, {seeds} draws. Cells: medians of the margin in a norm of W = KQᵀ,
+    as a share of the largest, over settled runs: 99 % of the attention is on one token a sequence. Framed: the steps'
+    norm; bold: the largest of a row.
 
     Margin: the least lead of the score of the chosen token of a sequence over another's, ÷ the norm of W. Medians are
     rounded down. The title counts, of the settled runs, those with the largest of their four shares in the norm of the
