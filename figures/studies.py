@@ -1495,10 +1495,10 @@ def kkt_rows(job, looks, tol, points):
 )
 def kkt(run, points, images, seeds, steps, tol):
     """Data: {points} points of the plane, {images} images of MNIST 3 vs 5; ReLU networks. KKT gap: 0 where a network is
-    stationary for the largest margin in the panel's norm. Filled: optimisers that step in this norm. Lines: range of
-    {seeds} networks.
+    stationary for the largest margin in the panel's norm. Filled: optimisers that step in this norm. Dot: median of
+    {seeds} networks; line: their range.
 
-    After {steps:,} steps, medians; seeds from {seed} on. Layer: by its spectral norm. Plane: 0.3 < |x₁|, |x₂| < 1,
+    After {steps:,} steps; seeds from {seed} on. Layer: by its spectral norm. Plane: 0.3 < |x₁|, |x₂| < 1,
     label the sign of x₁x₂. MNIST at half its size, 14 × 14, pixels in [0, 1]. No biases; two layers have 32 units,
     three have 32 and 16, the convolutional network 8 filters of 4 × 4 pixels at every second one and 16 of 6 × 6, at
     first uniform in ±1/√(fan-in). Loss: ln Σ exp(−y f), full batches. Steps, in the optimiser's norm N: the shorter one
