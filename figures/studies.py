@@ -75,7 +75,7 @@ def quadrants(run):
 @figure(
     "front",
     "After {slow} products momentum's interval is still {percent}\N{NO-BREAK SPACE}% wide; max_margin has nine digits "
-    "after {fast} of one",
+    "after {fast} of a product",
     minutes=0.05,
     panels=(1, 2),
     products=10_000,
