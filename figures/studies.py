@@ -2188,7 +2188,7 @@ def _(table):
     return {
         "sets": str(len(kernel["status"])),
         "kernel": str(len(certified)),
-        "median": f"{np.median(certified):.1g}",
+        "median": bound(np.median(certified), 1, math.floor),
         "plane": str(by_status(plane)[0]),
     }
 
