@@ -1042,7 +1042,7 @@ def _(table, *axes):
                 if fading == EXACT:
                     rule(ax, percent[0], label=fading)
                 else:
-                    ax.loglog(run["t"], percent, color=f"C{k % 7}", label=fading)
+                    ax.semilogx(run["t"], percent, color=f"C{k % 7}", label=fading)
                     first = percent[0]
             ax.plot(1, first, "o", color=BLACK, markersize=6, zorder=3)
             labels = f"{100 * flipped:g} % of labels wrong" if flipped else "no wrong labels"
@@ -1050,7 +1050,9 @@ def _(table, *axes):
             plain(ax.xaxis, 1, 10, 100, 1000, 10_000)
             ax.tick_params(labelbottom=part is methods[-1][1])
         name_ends(ax)
-    plain(axes[0].yaxis, 1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 40, 50)
+    if table["test_error"].min() > 0:
+        axes[0].set_yscale("log")  # of all panels, which share it
+        plain(axes[0].yaxis, 1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 40, 50)
     for ax in axes[::columns]:
         ax.set_ylabel("test error in %")
     for ax in axes[:columns]:
