@@ -42,6 +42,7 @@ try:
         PURPLE,
         SKY,
         VERMILLION,
+        bound,
         draw_seeds,
         exponent,
         figure,
@@ -517,9 +518,9 @@ def sampling_rows(job, width, steps, scaling, X, y, X_test, y_test):
     sample={"images": 2000, "seeds": 1, "steps": 2**13},
 )
 def ji21_fig3(run, width, images, seeds, steps, scaling):
-    """Data: {images:,} images of MNIST, ten digits; tangent kernel of a random ReLU network; seeds: {seeds}, medians
-    and ranges. Gap: 1 − margin / largest, with its last value at the name. Margin: of the worst pair of an image and a
-    wrong digit; the largest: the least certified upper bound.
+    """Data: {images:,} images of MNIST, ten digits; tangent kernel of a random ReLU network. Seeds: {seeds}{spread}.
+    Gap: 1 − margin / largest, with its last value at the name. Margin: of the worst pair of an image and a wrong digit;
+    the largest: the least certified upper bound.
 
     Network of width {width}, features scaled to length 1 at most; scaling=unit: to length 1. {pairs:,} pairs, {tests:,}
     test images. An iteration is a column of the kernel matrix. Weights and samples by seed, from {seed} on; sampling
@@ -528,6 +529,7 @@ def ji21_fig3(run, width, images, seeds, steps, scaling):
     """
     X, y, X_test, y_test = (array[:images] for array in run.mnist())
     run.facts |= {"images": len(y), "tests": len(y_test), "pairs": 9 * len(y)}
+    run.facts["spread"] = ", medians and ranges; without momentum: 1" if seeds > 1 else ""
     jobs = [(method, seed) for seed in range(run.seed, run.seed + seeds) for method in SAMPLERS]
     for method in ("sampling without momentum", "sampling without momentum, step of Theorem 4.1"):
         jobs.append((method, run.seed))
@@ -832,14 +834,18 @@ def apidopoulos22_fig2(run, **sizes):
         yield {"kind": kind, "a": points[:, 0], "b": points[:, 1]}
 
 
+def away_from_best(w):
+    """Return the angle in degrees between weights and those of the largest margin, (1/2, 1/2)."""
+    return abs(math.degrees(math.atan2(w["b"][0], w["a"][0]) - math.pi / 4))
+
+
 @apidopoulos22_fig2.drawing
 def _(table, ax, angles):
     (_, up), (_, down), (_, support), *lines = groups(table, "kind")
     for method, w in lines:
         slope = -w["a"][0] / w["b"][0]
         ax.axline((0, 0), slope=slope, color=BLACK, linestyle="-", linewidth=2.5)
-        away = math.atan2(w["b"][0], w["a"][0]) - math.pi / 4  # (1/2, 1/2) is best
-        angles.plot(abs(math.degrees(away)), method, "o", color=BLACK)
+        angles.plot(away_from_best(w), method, "o", color=BLACK)
     for point in zip(support["a"], support["b"], strict=True):
         ax.axline(point, slope=slope, color=GREY, linestyle="--", linewidth=1)
     ax.plot(up["a"], up["b"], "o", color=BLUE, markersize=4)
@@ -860,8 +866,8 @@ def _(table, ax, angles):
 @apidopoulos22_fig2.numbers
 def _(table):
     _, _, _, *lines = groups(table, "kind")
-    angles = [math.degrees(math.atan2(w["b"][0], w["a"][0])) for _, w in lines]
-    return {"angle": f"{np.ptp(angles):.2g}"}
+    angles = [away_from_best(w) for _, w in lines]
+    return {"angle": bound(max(angles), 2, math.ceil)}
 
 
 @figure(
@@ -1025,7 +1031,8 @@ def _(table, *axes):
     columns = len(axes) // len(methods)
     for k, ax in enumerate(axes):
         ax.sharex(axes[0])
-        ax.sharey(axes[k % columns])
+        ax.sharey(axes[0])
+        ax.tick_params(labelleft=k % columns == 0)
     panels = iter(axes)
     for method, part in methods:
         for flipped, rows in groups(part, "flipped"):
@@ -1043,6 +1050,9 @@ def _(table, *axes):
             plain(ax.xaxis, 1, 10, 100, 1000, 10_000)
             ax.tick_params(labelbottom=part is methods[-1][1])
         name_ends(ax)
+    if table["test_error"].min() > 0:
+        axes[0].set_yscale("log")  # of all panels, which share it
+        plain(axes[0].yaxis, 1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 40, 50)
     for ax in axes[::columns]:
         ax.set_ylabel("test error in %")
     for ax in axes[:columns]:
@@ -1065,8 +1075,8 @@ def real_methods(lam, lam0, accel):
     "Inertial descent nears the largest margin first; on HTRU2 the test error rises with the margin",
     minutes=10,
     data="mnist htru2",
-    panels=(2, "data"),
-    height=2.5,
+    panels=("data", 2),
+    height=1.9,
     takes_points=True,
     sigma2=3.4**2,
     sigma2_of_htru2=16.0,
@@ -1122,42 +1132,39 @@ def apidopoulos22_fig6(run, sigma2, sigma2_of_htru2, lam, lam0, accel, steps, mo
 
 @apidopoulos22_fig6.drawing
 def _(table, *axes):
-    sets = groups(table, "data")
-    count = len(sets)
-    for column, (data, part) in enumerate(sets):
-        gaps, errors = axes[column::count]
+    """Draw a row for each data set."""
+    for row, (data, part) in enumerate(groups(table, "data")):
+        gaps, errors = axes[2 * row : 2 * row + 2]
         gaps.sharey(axes[0])
-        gaps.sharex(errors)
         largest = where(part, method=EXACT)["margin"][0]
         for method, rows in groups(part, "method"):
             percent = 100 * rows["test_error"]
             if method == EXACT:
-                words = "maximum\nmargin" if column == count - 1 else ""
-                level(errors, percent[0], words, above=False)
+                level(errors, percent[0], "maximum margin", above=False)
                 continue
             gap = 1 - rows["margin"] / largest if largest > 0 else -rows["margin"]
+            gaps.loglog(rows["t"], gap, **LOOKS[method])
             label = method.replace(", ", ",\n")
-            gaps.loglog(rows["t"], gap, label=label, **LOOKS[method])
-            errors.plot(rows["t"], percent, **LOOKS[method])
-        gaps.set(title=data, ylabel="−margin, as none separates")
+            errors.semilogx(rows["t"], percent, label=label, **LOOKS[method])
+        gaps.set_ylabel(f"{data}:\n" + ("gap" if largest > 0 else "−margin, none separates"))
         if largest > 0:
-            gaps.set_ylabel("relative gap of the margin")
-            level(gaps, 1, "" if column else "below:\nseparated", above=False)
-        errors.set(xlabel="iterations t", ylabel="test error in %")
+            level(gaps, 1, "below: separated", above=False)
+        errors.set(ylabel="test error in %")
+        if part["test_error"].max() > 3 * part["test_error"].min() > 0:
+            errors.set(yscale="log", ylim=(0.2, 15))
+            plain(errors.yaxis, 0.3, 0.5, 1, 2, 3, 5, 10)
+        else:
+            errors.set_ylabel("test error in %,\nlinear scale")
         for ax in (gaps, errors):
             ax.margins(x=0)
             plain(ax.xaxis, 1, 10, 100, 1000)
-            ax.tick_params(axis="x", labelsize=8)
-            ax.label_outer()
-        if part["test_error"].max() > 3 * part["test_error"].min() > 0:
-            errors.sharey(axes[count])
-            errors.set_yscale("log")
-            plain(errors.yaxis, 0.1, 0.2, 0.3, 0.5, 1, 2, 3, 5, 10, 20, 30, 50)
-        elif column:  # where the names of lines have their room
-            errors.yaxis.tick_right()
-            errors.tick_params(labelright=True)
+            ax.tick_params(labelbottom=ax in axes[-2:])
+        name_ends(errors)
     plain(axes[0].yaxis)
-    name_ends(gaps)
+    axes[0].set(title="gap to the maximum margin")
+    axes[1].set(title="test error")
+    for ax in axes[-2:]:
+        ax.set_xlabel("iterations t")
 
 
 @apidopoulos22_fig6.table
@@ -1226,8 +1233,9 @@ def _(table, *axes):
         printed = part["printed"][0]
         for x, words, dash in ((printed, "in the paper", "-"), (printed**2, "in its code", "--")):
             rule(ax, x=x, linestyle=dash, ymax=0.88, zorder=1)
-            if ax is axes[0]:
-                note(ax, 1.1 * x, 1e-10, words, rotation=90, va="bottom")
+            side, factor = ("left", 1.1) if ax is axes[0] else ("right", 0.93)  # where no curve is
+            place = {"transform": ax.get_xaxis_transform(), "va": "bottom", "ha": side}
+            note(ax, factor * x, 0.1, words, rotation=90, **place)
         level(ax, 1, "above: not separated" if ax is axes[0] else "")
         ax.set(title=data, xlabel="width σ² of the kernel", ylabel="gap / maximum margin")
         plain(ax.xaxis)

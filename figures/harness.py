@@ -109,7 +109,7 @@ class Figure:
     rows : the function of its rows
     minutes : that it takes on two cores, roughly
     data : the names of the data sets that it loads
-    panels : rows and columns of panels; columns may be the name of a column, a panel for each of its values
+    panels : rows and columns of panels; either may be the name of a column, one for each of its values
     height : of a panel in inches
     noise : by how much rounding may change a number of the table, beyond 1e-9 of it
     takes_points : whether one's own points may stand for its data
@@ -169,8 +169,9 @@ class Figure:
         """Return the Matplotlib figure of a table: title, first paragraph of the caption, panels, a legend below."""
         title, caption = self.words(table)
         with styled():
-            fig = Picture(figsize=(BREADTH, self.height * self.panels[0]))
-            axes = fig.subplots(*self.grid(table), squeeze=False)
+            rows, columns = self.grid(table)
+            fig = Picture(figsize=(BREADTH, self.height * rows))
+            axes = fig.subplots(rows, columns, squeeze=False)
             self.draw_panels(dict(table), *axes.flat)  # a drawing may add columns to its copy
             for ax in fig.axes:
                 if not self.is_declared(table):
@@ -184,8 +185,9 @@ class Figure:
 
     def grid(self, table):
         """Return the numbers of rows and of columns of panels."""
-        rows, columns = self.panels
-        return rows, len(groups(table, columns)) if isinstance(columns, str) else columns
+        return tuple(
+            len(groups(table, part)) if isinstance(part, str) else part for part in self.panels
+        )
 
     def drawing(self, function):
         """Decorate the function (table, *axes) that draws the panels."""
@@ -953,6 +955,14 @@ def draw_seeds(ax, rows, name, label, **look):
 def number(value, form):
     """Write a number in this form, such as ".2f", with a minus sign."""
     return format(value, form).replace("-", "−")
+
+
+def bound(value, digits, rounding):
+    """Write a number with so many digits, rounded by math.floor or math.ceil, so that it still bounds the same."""
+    if not abs(value) > 0:  # 0 and nan have no leading digit
+        return f"{value:g}"
+    unit = 10.0 ** (math.floor(math.log10(abs(value))) + 1 - digits)
+    return f"{unit * rounding(value / unit):#.{digits}g}"
 
 
 # ======================================================================================================================

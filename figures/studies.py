@@ -25,6 +25,7 @@ from figures.harness import (
     SKY,
     VERMILLION,
     DataError,
+    bound,
     by_seed,
     draw_seeds,
     exponent,
@@ -74,7 +75,7 @@ def quadrants(run):
 @figure(
     "front",
     "After {slow} products momentum's interval is still {percent}\N{NO-BREAK SPACE}% wide; max_margin has nine digits "
-    "after {fast} of one",
+    "after {fast} of a product",
     minutes=0.05,
     panels=(1, 2),
     products=10_000,
@@ -275,7 +276,8 @@ def rows_of_products(family, G, methods, steps):
 
 @figure(
     "subspace",
-    "The subspace perceptron takes {least} to {most} times fewer products than momentum to separate, at small margins",
+    "At the smallest margins that momentum separates, the subspace perceptron takes {least} to {most} times fewer "
+    "products",
     minutes=8,
     data="mnist",
     panels=(2, 3),
@@ -304,7 +306,7 @@ def rows_of_products(family, G, methods, steps):
 )
 def subspace(run, n, d, margin, sets, labelled, dimensions, links, images, pairs, steps):
     """Data: five families of points of length 1 at most; ρ: their largest margin. A product reads all points twice, or
-    the kernel matrix once. Last panel: at the least ρ that momentum finds to 1 %; number: to separation.
+    the kernel matrix once. Last panel: at the least ρ that momentum separates, or finds to 1 %. Log axes.
 
     Seed {seed}. The CSV file has SNKP, too[[, which takes as many products as momentum, to 10 %]]. 1 and 2: n = {n:,}
     points of a planted margin in {d:,} dimensions, the j-th coordinate like 1/√j or 1/j². 3: {labelled:,} random points
@@ -334,13 +336,13 @@ def subspace(run, n, d, margin, sets, labelled, dimensions, links, images, pairs
 
 
 def fewer_products(table):
-    """Return {goal: momentum's products over ours in each family}, at the least margin that momentum finds to 1 %."""
+    """Return {goal: momentum's products over ours in each family}, at the least margin at which momentum reaches it."""
     times = {"separation": [], "gap_of_10": [], "gap_of_1": []}
     for _, part in groups(table, "family"):
         ours = where(part, method=OURS)
         theirs = where(part, method="momentum")
-        k = np.argmax(np.where(np.isfinite(theirs["gap_of_1"]), theirs["inverse_margin"], 0))
         for goal, found in times.items():
+            k = np.argmax(np.where(np.isfinite(theirs[goal]), theirs["inverse_margin"], 0))
             found.append(theirs[goal][k] / ours[goal][k])
     return times
 
@@ -362,10 +364,8 @@ def _(table, *axes):
         ax.set(title=f"{k + 1}: {family}", xlabel="1/ρ: a smaller margin →", ylim=(0.5, 3e4))
         ax.margins(x=0)
         breadth = math.log10(x[-1] / x[0])
-        decades = 2 if breadth > 3.5 else 1
-        plain(
-            ax.xaxis, *(10.0 ** np.arange(0, 6, decades) if breadth > 1 else (1, 2, 5, 10, 20, 50))
-        )
+        powers = 10.0 ** np.arange(0, 6, 2 if breadth > 3.5 else 1)
+        plain(ax.xaxis, *(powers if breadth > 1 else (1, 2, 3, 5, 7, 10, 14, 20, 30, 50)))
         plain(ax.yaxis)
     name_ends(axes[2])
     times = fewer_products(table)
@@ -648,7 +648,8 @@ def approaches(Z, on_face, depth):
 
 @figure(
     "open3",
-    "Inertial descent starts faster and ends at half of diagonal descent's exponential rate; restarts are far faster",
+    "Inertial descent leads at first; in the end it has half of diagonal descent's exponential rate; restarts are far "
+    "faster",
     minutes=2,
     data="mnist",
     panels=(1, 2),
@@ -663,12 +664,13 @@ def approaches(Z, on_face, depth):
 )
 def open3(run, conditions, draws, hardest, images, pairs, depth):
     """w*: the solution. κ: largest eigenvalue of the kernel matrix over the least positive one on the support vectors.
-    Pale: predicted, a factor 1 − 1/κ a step, with inertia its root. Inertia: t/(t + α); restarts: t = 0 if uphill.
+    Pale: predicted, a factor 1 − 1/κ a step, with inertia its root. Right: lines are fitted powers of κ[[; at large κ
+    inertia has not yet lost its lead at 10⁻¹⁰]].
 
-    Hinge loss, ridge 1e-6/t, step 1/‖G‖, seed {seed}. Of restarts nothing is predicted. Left: Gaussian kernel, σ = 3.4;
-    the largest distance from t on, relative to ‖w*‖; predictions are drawn through the last points, and for inertia
-    have the factor t^(−α/2), too. Right: {pairs} pairs of digits like that on the left, and {drawn} sets of 12 drawn
-    support vectors and 12 other points; lines: fitted powers of κ.
+    Hinge loss, ridge 1e-6/t, step 1/‖G‖, seed {seed}. Inertia: t/(t + α); restarts: t = 0 if uphill. Of restarts
+    nothing is predicted. Left: Gaussian kernel, σ = 3.4; the largest distance from t on, relative to ‖w*‖; predictions
+    are drawn through the last points, and for inertia have the factor t^(−α/2), too. Right: {pairs} pairs of digits
+    like that on the left, and {drawn} sets of 12 drawn support vectors and 12 other points.
     """
     rng = run.rng()
     problems = []
@@ -700,6 +702,7 @@ def _(table, along, reached):
     slopes = {  # words, and at what share of the steps
         "diagonal descent": ("  slope 1/κ", 0.3),
         "inertial descent, α = 3": ("slope tends to\nhalf of it, 1/(2κ)", 0.55),
+        "inertial descent, α = 10": ("also\n1/(2κ)", 0.97),
     }
     for method, rows in groups(one, "method"):
         distance = from_here_on(rows["distance"])
@@ -725,7 +728,9 @@ def _(table, along, reached):
         reached.loglog(x, y, shapes[method], color=LOOKS[method]["color"], markersize=4)
         if len(x) > 1:
             power, factor = np.polyfit(np.log(x), np.log(y), 1)
-            label = method.replace("descent, ", "descent,\n")
+            label = f"{method}: κ^{power:.2f}".replace("descent: ", "descent:\n").replace(
+                ", ", ",\n"
+            )
             fit = np.exp(factor) * np.sort(x) ** power
             reached.plot(np.sort(x), fit, label=label, **LOOKS[method])
     reached.set(title=problems, xlabel="condition κ", ylabel="iterations to a distance of 10⁻¹⁰")
@@ -744,6 +749,14 @@ STEPS = {
     "normalised GD, step 100": partial(fm.normalized_gradient_descent, step=1e2),
     "normalised GD, step 10⁴": partial(fm.normalized_gradient_descent, step=1e4),
     "momentum": fm.momentum,
+}
+
+
+BESIDE_RINGS = {  # words for the number of a ring, their side, and factors of x and y
+    "gradient descent, step 10⁶": ("step 10⁶: {:.2g}", "right", 0.9, 2.0),
+    "normalised GD, step 100": ("step 100: {:.2g}", "left", 1.35, 1.5),
+    "normalised GD, step 10⁴": ("step 10⁴: {:.2g}", "left", 1.3, 2.0),
+    "momentum": ("momentum:\n{:.2g}", "right", 0.6, 0.6),
 }
 
 
@@ -770,8 +783,8 @@ def ln_mean_loss(m):
 )
 def steps(run, n, d, seeds, steps):
     """Data: {seeds} drawn sets of {n:,} points (medians, ranges) and {images:,} images of MNIST, no kernel. Gap:
-    missing share of the largest margin. Normalised GD: steps divided by the loss. Right: while the loss falls; rings:
-    first in the grey.
+    missing share of the largest margin. Normalised GD: gradient descent, steps divided by the loss. Right: while the
+    loss falls; ring and number: the gap when the loss is first below e⁻¹⁰⁰.
 
     Drawn sets: margin 0.05, {d} dimensions, spectrum 1/j, seeds from {seed} on. Images: digits 0 and 1, scaled to
     length 1 at most. All runs start at 0. Steps in units of 1/(longest point)². Gradient descent is on the logistic
@@ -819,22 +832,32 @@ def first_below(rows):
 def _(table, *axes):
     for k, (problem, part) in enumerate(groups(table, "problem")):
         along, against = axes[2 * k : 2 * k + 2]
+        missed = [("not in the grey:", {})]
         for method, rows in groups(part, "method"):
             draw_seeds(along, rows, "gap", method.replace(", ", ",\n"), **LOOKS[method])
             loss, gap = (np.median(by_seed(rows, name), axis=0) for name in ("ln_loss", "gap"))
             falls = loss <= np.minimum.accumulate(loss)
             against.plot(-loss[falls], gap[falls], **LOOKS[method])
-            ring = {"color": LOOKS[method]["color"], "fillstyle": "none"}  # which hides no other
-            ring |= {"markersize": 7, "markeredgewidth": 2}
-            against.plot(*first_below(rows), "o", zorder=3, **ring)
+            # Rings of different sizes, which hide no other
+            look = {"color": LOOKS[method]["color"]}
+            ring = {"fillstyle": "none", "markersize": 7 if "normalised" in method else 11}
+            x, y = first_below(rows)
+            against.plot(x, y, "o", zorder=3, markeredgewidth=2, **ring, **look)
+            if math.isfinite(x):
+                words, side, right, up = BESIDE_RINGS[method]
+                note(against, right * x, up * y, words.format(y), ha=side, **look)
+            else:
+                missed.append((f"  {method.rpartition(', ')[2]}", look))
         along.set(title=f"{problem}: along the iterations", xlabel="iteration")
         along.set(xlim=(10, part["t"].max()), ylabel="gap: 1 − margin / largest")
-        against.set(title=f"{problem}: at the same loss", xlim=(1, 4e5))
+        against.set(title=f"{problem}: against the loss", xlim=(1, 4e5))
         against.set_xlabel("−ln of the loss: a smaller loss →")
         against.axvspan(100, 4e5, color="0.9", zorder=0)
-        note(against, 130, 2e-5, "loss below e⁻¹⁰⁰")
-        level(along, 1, "")
-        level(against, 1, "above: a point on its wrong side", 0.98, ha="right")
+        note(against, 130, 0.05, "loss below e⁻¹⁰⁰", transform=against.get_xaxis_transform())
+        for place, (words, look) in enumerate(reversed(missed)):
+            note(against, 0.02, 0.05 + 0.065 * place, words, transform=against.transAxes, **look)
+        level(along, 1, "below:\nseparated", above=False)
+        level(against, 1, "")
         name_ends(along)
     for ax in axes:
         ax.set(xscale="log", yscale="log", ylim=(1e-5, 12))
@@ -847,8 +870,8 @@ def _(table):
     found = [first_below(rows)[1] for _, rows in groups(groups(table, "problem")[0][1], "method")]
     gaps = [gap for gap in found if np.isfinite(gap)]
     return {
-        "least": f"{min(gaps, default=math.nan):.2f}",
-        "most": f"{max(gaps, default=math.nan):.2f}",
+        "least": f"{min(gaps, default=math.nan):.2g}",
+        "most": f"{max(gaps, default=math.nan):.2g}",
     }
 
 
@@ -935,6 +958,7 @@ def separators(method, looks, shape, given):
 def norms(run, steps, pair, digits, every, tol):
     """Data: {digits:,} images of MNIST, ten digits, linear classifiers. Margin in a norm: the least lead of a right
     label, over the norm of the weights. Thick lines, bold names: the optimiser steps in the norm of the panel.
+    Runs without a margin are at 0.
 
     Spectral: largest singular value. The CSV file has a pair, too, 0 and 1. Points drawn with seed {seed}, pixels in
     [0, 1], no intercept. Loss: ln sum exp(−margins). Steps 10/(max N*(z) √t), N* dual to the optimiser's norm, so that
@@ -1009,10 +1033,9 @@ def _(table):
         lower = rows["lower"]
         upper = rows["upper"]
         if rows["method"][0] == "norm_margin":
-            unit = 10.0 ** (math.floor(math.log10(upper[-1])) - 3)
-            low = unit * math.floor(lower[-1] / unit)
-            high = unit * math.ceil(upper[-1] / unit)
-            return f"{low:#.4g} to {high:#.4g}, {rows['t'][-1]:.0f} products"
+            low = bound(lower[-1], 4, math.floor)
+            high = bound(upper[-1], 4, math.ceil)
+            return f"{low} to {high}, {rows['t'][-1]:.0f} products"
         share = f"{lower[-1] / upper[-1]:.3f}"
         if rows["norm"][0] != rows["own"][0]:
             return share
@@ -1217,9 +1240,9 @@ def selection_rows(job, steps, tol):
     quick={"seeds": 2, "tokens": 8, "images": 8, "components": 8, "steps": 400, "tol": 1e-1},
 )
 def attention(run, seeds, tokens, images, components, steps, tol):
-    """Data: random tokens or patches of MNIST digits, {seeds} draws. Cells: margin in a norm of W = KQᵀ, as a share of
-    the largest, the median of settled runs: 99 % of the attention is on one token a sequence. Framed: the steps' norm;
-    bold: the largest of a row.
+    """Data: random tokens or patches of MNIST digits, {seeds} draws. Cells: medians of the margin in a norm of W = KQᵀ,
+    as a share of the largest, over settled runs: 99 % of the attention is on one token a sequence. Framed: the steps'
+    norm; bold: the largest of a row.
 
     Margin: the least lead of the score of the chosen token of a sequence over another's, ÷ the norm of W. Medians are
     rounded down. The title counts, of the settled runs, those with the largest of their four shares in the norm of the
@@ -1472,10 +1495,10 @@ def kkt_rows(job, looks, tol, points):
 )
 def kkt(run, points, images, seeds, steps, tol):
     """Data: {points} points of the plane, {images} images of MNIST 3 vs 5; ReLU networks. KKT gap: 0 where a network is
-    stationary for the largest margin in the panel's norm. Filled: optimisers that step in this norm. Lines: range of
-    {seeds} networks.
+    stationary for the largest margin in the panel's norm. Filled: optimisers that step in this norm. Dot: median of
+    {seeds} networks; line: their range.
 
-    After {steps:,} steps, medians; seeds from {seed} on. Layer: by its spectral norm. Plane: 0.3 < |x₁|, |x₂| < 1,
+    After {steps:,} steps; seeds from {seed} on. Layer: by its spectral norm. Plane: 0.3 < |x₁|, |x₂| < 1,
     label the sign of x₁x₂. MNIST at half its size, 14 × 14, pixels in [0, 1]. No biases; two layers have 32 units,
     three have 32 and 16, the convolutional network 8 filters of 4 × 4 pixels at every second one and 16 of 6 × 6, at
     first uniform in ±1/√(fan-in). Loss: ln Σ exp(−y f), full batches. Steps, in the optimiser's norm N: the shorter one
@@ -2165,7 +2188,7 @@ def _(table):
     return {
         "sets": str(len(kernel["status"])),
         "kernel": str(len(certified)),
-        "median": f"{np.median(certified):.1g}",
+        "median": bound(np.median(certified), 1, math.floor),
         "plane": str(by_status(plane)[0]),
     }
 
