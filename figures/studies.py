@@ -753,10 +753,10 @@ STEPS = {
 
 
 BESIDE_RINGS = {  # words for the number of a ring, their side, and factors of x and y
-    "gradient descent, step 10⁶": ("step 10⁶: {:.2g}", "right", 0.9, 2.0),
-    "normalised GD, step 100": ("step 100: {:.2g}", "left", 1.35, 1.5),
-    "normalised GD, step 10⁴": ("step 10⁴: {:.2g}", "left", 1.3, 2.0),
-    "momentum": ("momentum:\n{:.2g}", "right", 0.6, 0.6),
+    "gradient descent, step 10⁶": ("step 10⁶: {:.2f}", "right", 0.9, 2.0),
+    "normalised GD, step 100": ("step 100: {:.2f}", "left", 1.35, 1.5),
+    "normalised GD, step 10⁴": ("step 10⁴: {:.2f}", "left", 1.3, 2.0),
+    "momentum": ("momentum:\n{:.2f}", "right", 0.6, 0.6),
 }
 
 
@@ -870,8 +870,8 @@ def _(table):
     found = [first_below(rows)[1] for _, rows in groups(groups(table, "problem")[0][1], "method")]
     gaps = [gap for gap in found if np.isfinite(gap)]
     return {
-        "least": f"{min(gaps, default=math.nan):.2g}",
-        "most": f"{max(gaps, default=math.nan):.2g}",
+        "least": f"{min(gaps, default=math.nan):.2f}",
+        "most": f"{max(gaps, default=math.nan):.2f}",
     }
 
 
