@@ -9616,6 +9616,7 @@ class _Problem:
     adder : what `_adder` returns, which keeps columns, or None
     last : the last product (v, v'Gv, G v), or None
     kept : what `_at_hand` returned last, or (None, None)
+    turns : how often `gap` was asked for
     end_of_silence : when the run says that it takes long, on the clock of `time.monotonic`; inf once it has
     """
 
@@ -9651,7 +9652,8 @@ class _Problem:
         self.adder = _adder(self.base)
         self.last = None
         self.kept = (None, None)
-        self.end_of_silence = time.monotonic() + _SILENCE
+        self.turns = 0
+        self.end_of_silence = math.inf
         # What the methods of the list ask
         has_enough = self.ridge.min() >= _LEAST_RIDGE * self.base_scale
         is_narrow = points._has_rows and points._width <= _FEW
@@ -9757,14 +9759,19 @@ class _Problem:
         return h[at] * (y[points] @ weights) + y[at] * (h[points] @ weights)
 
     def gap(self, alpha, m):
-        """Return the `_relative_gap` of these weights; after some time, say once that the run takes long."""
-        if time.monotonic() > self.end_of_silence:
+        """Return the `_relative_gap` of these weights; after some time, say once that the run takes long.
+
+        The time is that from the second turn on: by then the first method has been compiled.
+        """
+        self.turns += 1
+        if self.turns == 2:
+            self.end_of_silence = time.monotonic() + _SILENCE
+        elif time.monotonic() > self.end_of_silence:
             self.end_of_silence = math.inf
             is_soft = self.has_ridge or self.cost is not None
             _warn(
-                f"max_margin has run for {_SILENCE:g} s, in which a first call compiles: "
-                f"{'a smaller C' if is_soft else 'slacks, by a finite C,'} or a larger tol takes less time; a callback "
-                "shows the interval"
+                f"max_margin has run for {_SILENCE:g} s: {'a smaller C' if is_soft else 'slacks, by a finite C,'} or a "
+                "larger tol takes less time; a callback shows the interval"
             )
         if self.cost is not None:
             return _gap_with_cost(alpha, m, self.cost, self.free_labels)

@@ -836,10 +836,10 @@ def test_the_worst_violators_join_a_working_set(intercept):
 def test_a_long_run_says_so_at_the_line_that_asks_for_it(monkeypatch):
     """Once, with what takes less time; also where the classifier calls the solver."""
     X, y = two_classes(300, 4, gap=3.0, seed=5)
-    G = fm.features(X, y)
+    G = fm.lazy_gram(X, y, gamma=2.0)
     classify = functools.partial(fm.MaxMarginClassifier, "rbf", gamma=2.0)
     for call, remedy in (
-        (lambda: fm.max_margin(fm.lazy_gram(X, y, gamma=2.0)), "a finite C"),
+        (lambda: fm.max_margin(G), "a finite C"),
         (lambda: fm.max_margin(G.with_ridge(1e-3)), "a smaller C"),
         (lambda: classify(C=math.inf).fit(X, y), "a finite C"),
         (lambda: classify(C=10.0).fit(X, y), "a smaller C"),
