@@ -1883,10 +1883,10 @@ def speed(run, most, turns, seconds):
     Marks: medians of {turns} calls in turns; lines: their range. Right: seconds of fastmargin, and of the other; none:
     no answer.
 
-    Where both fit the same problem, both answers are certified to a relative gap of 1e-5; the other has the loosest
-    tolerance of 1e-2, 1e-3, …, 1e-6 that reaches it. SVC with C = 1 fits another one, as its slacks are not squared:
-    both have the tolerance 1e-3, and ours must not fit 2 % fewer of the points. SVC and LIBSVM have a Gaussian kernel
-    and a free intercept; without a kernel there is none. Images: 3 vs 5, γ = 0.01; without a kernel 0 vs 1, with errors
+    Answers are certified to a relative gap of 1e-5; the other has the loosest tolerance of 1e-2, 1e-3, …, 1e-6 that
+    reaches it. With C = 1, SVC and ours, which has SVC's problem for two classes, have the tolerance 1e-3, and ours
+    must not fit 2 % fewer of the points. SVC and LIBSVM have a Gaussian kernel and a free intercept; without a kernel
+    there is none. Images: 3 vs 5, γ = 0.01; without a kernel 0 vs 1, with errors
     4 vs 9. Pulsar signals: HTRU2, standardised, σ² = 4; LIBSVM stops after 50 n iterations. Seed {seed}; {cores} cores.
     """
     run.facts["cores"] = os.cpu_count()
