@@ -766,11 +766,12 @@ STEPS = {
 }
 
 
-BESIDE_RINGS = {  # words for the number of a ring, their side, and factors of x and y
-    "gradient descent, step 10⁶": ("step 10⁶: {:.2f}", "right", 0.9, 2.0),
-    "normalised GD, step 100": ("step 100: {:.2f}", "left", 1.35, 1.5),
-    "normalised GD, step 10⁴": ("step 10⁴: {:.2f}", "left", 1.3, 2.0),
-    "momentum": ("momentum:\n{:.2f}", "right", 0.6, 0.6),
+MARKS = {  # where the loss is first small enough; two of them may be at nearly the same place
+    "gradient descent, step 1": {"marker": "v", "markersize": 8},
+    "gradient descent, step 10⁶": {"marker": "o", "markersize": 14, "fillstyle": "none"},
+    "normalised GD, step 100": {"marker": "s", "markersize": 6},
+    "normalised GD, step 10⁴": {"marker": "D", "markersize": 5},
+    "momentum": {"marker": "^", "markersize": 8},
 }
 
 
@@ -798,7 +799,7 @@ def ln_mean_loss(m):
 def steps(run, n, d, seeds, steps):
     """Data: {seeds} drawn sets of {n:,} points (medians, ranges) and {images:,} images of MNIST, no kernel. Gap:
     missing share of the largest margin. Normalised GD: gradient descent, steps divided by the loss. Right: while the
-    loss falls; ring and number: the gap when the loss is first below e⁻¹⁰⁰.
+    loss falls; marks and numbers: the gap when the loss is first below e⁻¹⁰⁰; ×: a run that ends above it.
 
     Drawn sets: margin 0.05, {d} dimensions, spectrum 1/j, seeds from {seed} on. Images: digits 0 and 1, scaled to
     length 1 at most. All runs start at 0. Steps in units of 1/(longest point)². Gradient descent is on the logistic
@@ -846,30 +847,31 @@ def first_below(rows):
 def _(table, *axes):
     for k, (problem, part) in enumerate(groups(table, "problem")):
         along, against = axes[2 * k : 2 * k + 2]
-        missed = [("not in the grey:", {})]
         for method, rows in groups(part, "method"):
             draw_seeds(along, rows, "gap", method.replace(", ", ",\n"), **LOOKS[method])
             loss, gap = (np.median(by_seed(rows, name), axis=0) for name in ("ln_loss", "gap"))
             falls = loss <= np.minimum.accumulate(loss)
-            against.plot(-loss[falls], gap[falls], **LOOKS[method])
-            # Rings of different sizes, which hide no other
-            look = {"color": LOOKS[method]["color"]}
-            ring = {"fillstyle": "none", "markersize": 7 if "normalised" in method else 11}
+            look = {"color": LOOKS[method]["color"], "linestyle": "none", "markeredgewidth": 2}
+            name = method.rpartition(", ")[2]
             x, y = first_below(rows)
-            against.plot(x, y, "o", zorder=3, markeredgewidth=2, **ring, **look)
             if math.isfinite(x):
-                words, side, right, up = BESIDE_RINGS[method]
-                note(against, right * x, up * y, words.format(y), ha=side, **look)
+                against.plot(-loss[falls], gap[falls], **LOOKS[method])
+                against.plot(x, y, label=f"{name}: {y:.2f}", zorder=3, **look | MARKS[method])
             else:
-                missed.append((f"  {method.rpartition(', ')[2]}", look))
+                # On top, as these curves are short
+                against.plot(-loss[falls], gap[falls], zorder=2.5, **LOOKS[method])
+                end = -loss[falls][-1], gap[falls][-1]
+                label = f"{name}: none"
+                against.plot(*end, "x", label=label, markersize=8, zorder=3, **look)
         along.set(title=f"{problem}: along the iterations", xlabel="iteration")
         along.set(xlim=(10, part["t"].max()), ylabel="gap: 1 − margin / largest")
         against.set(title=f"{problem}: against the loss", xlim=(1, 4e5))
         against.set_xlabel("−ln of the loss: a smaller loss →")
         against.axvspan(100, 4e5, color="0.9", zorder=0)
-        note(against, 130, 0.05, "loss below e⁻¹⁰⁰", transform=against.get_xaxis_transform())
-        for place, (words, look) in enumerate(reversed(missed)):
-            note(against, 0.02, 0.05 + 0.065 * place, words, transform=against.transAxes, **look)
+        note(against, 130, 0.94, "loss below e⁻¹⁰⁰", transform=against.get_xaxis_transform())
+        against.legend(
+            loc="lower left", handlelength=1.2, borderaxespad=0.1, markerscale=0.7, labelspacing=0.2
+        )
         level(along, 1, "below:\nseparated", above=False)
         level(against, 1, "")
         name_ends(along)
