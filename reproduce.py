@@ -651,7 +651,8 @@ def kernel_rows(job, steps, epochs, step, batch, X, y, X_test, y_test):
 )
 def ji21_fig4(run, images, tests, seeds, epochs, step, batch, steps):
     """Data: CIFAR-10, {images} training and {tests:,} test images, ten classes. Networks: small AlexNets. Tangent
-    kernel: of the gradients of a network's outputs; its error: of the predictor with its largest margin.
+    kernel: of the gradients of a network's outputs; its error: of the predictor with its largest margin. Right: hollow
+    markers are networks without biases.
 
     AlexNet with a quarter of its channels and dense layers of 512 units, at first uniform in ±1/√(fan-in), with biases
     for {seeds} seeds, without for half of them; SGD, step {step:g}, batches of {batch}. The seed, from {seed} on,
@@ -712,11 +713,19 @@ def _(table, walks, medians, gains):
         name_ends(ax)
 
     order = np.argsort(trained["change"])
-    change, error = (100 * trained[name][order] for name in ("change", "change_error"))
-    look = {"color": GREEN, "linestyle": "none", "marker": "o", "markersize": 4, "capsize": 2}
-    gains.errorbar(change, -np.arange(len(order)), xerr=2 * error, elinewidth=1, **look)
+    places = np.empty(len(order))
+    places[order] = -np.arange(len(order))
+    look = {"color": GREEN, "linestyle": "none", "marker": "o", "markersize": 5, "capsize": 2}
+    for network, color in (("with biases", GREEN), ("without biases", "white")):
+        chosen = trained["network"] == network
+        change, error = (100 * trained[name][chosen] for name in ("change", "change_error"))
+        look |= {"markerfacecolor": color}
+        gains.errorbar(change, places[chosen], xerr=2 * error, elinewidth=1, **look)
     rule(gains, x=0)
-    gains.set(title=f"all {len(order)} networks,\nalso without biases", yticks=[])
+    gains.set(
+        title=f"all {len(order)} networks, from\nepoch {epochs[0]:.0f} to {epochs[-1]:,.0f}",
+        yticks=[],
+    )
     gains.set(ylabel="networks", xlabel="change of kernel's error\nin points, ± 2 std. errors")
 
 

@@ -306,7 +306,8 @@ def rows_of_products(family, G, methods, steps):
 )
 def subspace(run, n, d, margin, sets, labelled, dimensions, links, images, pairs, steps):
     """Data: five families of points of length 1 at most; ρ: their largest margin. A product reads all points twice, or
-    the kernel matrix once. Last panel: at the least ρ that momentum separates, or finds to 1 %. Log axes.
+    the kernel matrix once. Brackets: at the least ρ that momentum separates; 6: that it finds to 1 %. Curves end where
+    {steps:,} products, or 2,000 of the subspace perceptron, do not suffice; on images the span of 5 was not run.
 
     Seed {seed}. The CSV file has SNKP, too[[, which takes as many products as momentum, to 10 %]]. 1 and 2: n = {n:,}
     points of a planted margin in {d:,} dimensions, the j-th coordinate like 1/√j or 1/j². 3: {labelled:,} random points
@@ -335,16 +336,18 @@ def subspace(run, n, d, margin, sets, labelled, dimensions, links, images, pairs
         yield from rows_of_products("MNIST, pairs of digits", G, BY_PRODUCTS, steps)
 
 
-def fewer_products(table):
-    """Return {goal: momentum's products over ours in each family}, at the least margin at which momentum reaches it."""
-    times = {"separation": [], "gap_of_10": [], "gap_of_1": []}
-    for _, part in groups(table, "family"):
-        ours = where(part, method=OURS)
-        theirs = where(part, method="momentum")
-        for goal, found in times.items():
-            k = np.argmax(np.where(np.isfinite(theirs[goal]), theirs["inverse_margin"], 0))
-            found.append(theirs[goal][k] / ours[goal][k])
-    return times
+def at_least_margin(part, goal):
+    """Return 1/ρ, our products and momentum's, at the least margin of a family at which momentum reaches a goal."""
+    ours = where(part, method=OURS)
+    theirs = where(part, method="momentum")
+    k = np.argmax(np.where(np.isfinite(theirs[goal]), theirs["inverse_margin"], 0))
+    return theirs["inverse_margin"][k], ours[goal][k], theirs[goal][k]
+
+
+def fewer_products(table, goal):
+    """Return momentum's products to a goal over ours, for each family."""
+    found = (at_least_margin(part, goal) for _, part in groups(table, "family"))
+    return [momentum / ours for _, ours, momentum in found]
 
 
 @subspace.drawing
@@ -361,25 +364,26 @@ def _(table, *axes):
             if method == OURS:
                 label = "proved for the\nsubspace perceptron"
                 ax.plot(x, rows["proved"][order], label=label, **LOOKS[OURS] | BOUND)
-        ax.set(title=f"{k + 1}: {family}", xlabel="1/ρ: a smaller margin →", ylim=(0.5, 3e4))
-        ax.margins(x=0)
+        place, ours, momentum = at_least_margin(part, "separation")
+        bracket = {"color": GREY, "marker": "_", "markersize": 9, "linewidth": 1.2}
+        ax.plot([place, place], [ours, momentum], linestyle="-", markeredgewidth=1.2, **bracket)
+        look = {"color": BLACK, "ha": "right", "va": "bottom", "weight": "bold"}
+        note(ax, place, 1.5 * momentum, f"{momentum / ours:.0f} times", **look)
+        ax.set(title=f"{k + 1}: {family}", xlabel="1/ρ: a smaller margin →", ylim=(0.5, 1e5))
+        ax.margins(x=0.06)
         breadth = math.log10(x[-1] / x[0])
         powers = 10.0 ** np.arange(0, 6, 2 if breadth > 3.5 else 1)
         plain(ax.xaxis, *(powers if breadth > 1 else (1, 2, 3, 5, 7, 10, 14, 20, 30, 50)))
         plain(ax.yaxis)
     name_ends(axes[2])
-    times = fewer_products(table)
+    times = fewer_products(table, "gap_of_1")
     families = [family.split(", ")[-1] for family, _ in groups(table, "family")]
-    look = {"color": BLACK, "linestyle": ""}
-    last.semilogx(times["separation"], families, label="to separation", marker="o", **look)
-    look |= {"marker": "D", "fillstyle": "none"}
-    last.plot(times["gap_of_1"], families, label="to a gap of 1 %", **look)
-    for k, ratio in enumerate(times["separation"]):
+    last.semilogx(times, families, color=BLACK, linestyle="", marker="D", fillstyle="none")
+    for k, ratio in enumerate(times):
         note(last, ratio, k - 0.15, f"{ratio:.0f}", va="bottom", ha="center", color=BLACK)
-    last.set(title="how many times fewer", xlim=(1, 1000), ylim=(len(families) + 0.8, -0.7))
-    last.set_xlabel("momentum / subspace perceptron")
+    last.set(title="6: to a gap of 1 %", xlim=(1, 1000), ylim=(len(families) - 0.5, -0.7))
+    last.set_xlabel("how many times fewer")
     last.yaxis.tick_right()  # where the names of lines have their room
-    last.legend(loc="lower center", borderaxespad=0.1, handlelength=1)
     plain(last.xaxis, 1, 10, 100, 1000)
     for ax in axes[::3]:
         ax.set_ylabel("products to separation")
@@ -387,7 +391,7 @@ def _(table, *axes):
 
 @subspace.numbers
 def _(table):
-    times = fewer_products(table)["separation"]
+    times = fewer_products(table, "separation")
     return {"least": f"{min(times):.0f}", "most": f"{max(times):.0f}"}
 
 
@@ -648,8 +652,8 @@ def approaches(Z, on_face, depth):
 
 @figure(
     "open3",
-    "Inertial descent leads at first; in the end it has half of diagonal descent's exponential rate; restarts are far "
-    "faster",
+    "Inertial descent ends at half of diagonal descent's rate, but reaches 10⁻¹⁰ first with α = 10, and with α = 3 if "
+    "κ > {behind}; restarts are far faster",
     minutes=2,
     data="mnist",
     panels=(1, 2),
@@ -664,8 +668,8 @@ def approaches(Z, on_face, depth):
 )
 def open3(run, conditions, draws, hardest, images, pairs, depth):
     """w*: the solution. κ: largest eigenvalue of the kernel matrix over the least positive one on the support vectors.
-    Pale: predicted, a factor 1 − 1/κ a step, with inertia its root. Right: lines are fitted powers of κ[[; at large κ
-    inertia has not yet lost its lead at 10⁻¹⁰]].
+    Left: pale lines are predicted, a factor 1 − 1/κ a step, with inertia its root. Right: the first iteration at which
+    the distance is below 10⁻¹⁰; lines are fitted powers of κ.
 
     Hinge loss, ridge 1e-6/t, step 1/‖G‖, seed {seed}. Inertia: t/(t + α); restarts: t = 0 if uphill. Of restarts
     nothing is predicted. Left: Gaussian kernel, σ = 3.4; the largest distance from t on, relative to ‖w*‖; predictions
@@ -709,7 +713,9 @@ def _(table, along, reached):
         far = distance > 1e-12
         t = rows["t"][far]
         distance = distance[far]
-        along.semilogy(t, distance, **LOOKS[method])
+        along.semilogy(
+            t, distance, label=method.removeprefix("inertial descent, "), **LOOKS[method]
+        )
         if method in FALLS:
             power, share = FALLS[method]
             fall = t**-power * (1 - 1 / rows["condition"][0]) ** (share * t)
@@ -720,6 +726,7 @@ def _(table, along, reached):
             look = {"color": LOOKS[method]["color"], "va": "bottom"}
             note(along, t[k], 3 * distance[k], words, **look)
     along.set(title=images, xlabel="iteration t", ylabel="distance to w*", ylim=(1e-12, 3))
+    along.legend(loc="upper right")
     shapes = dict(zip(DESCENTS, "osD^", strict=True))
     for method, rows in groups(every, "method"):
         there = np.isfinite(rows["t"])
@@ -733,10 +740,21 @@ def _(table, along, reached):
             )
             fit = np.exp(factor) * np.sort(x) ** power
             reached.plot(np.sort(x), fit, label=label, **LOOKS[method])
-    reached.set(title=problems, xlabel="condition κ", ylabel="iterations to a distance of 10⁻¹⁰")
+    reached.set(title=problems, xlabel="condition κ", ylabel="first iteration below 10⁻¹⁰")
     plain(reached.xaxis)
     plain(reached.yaxis)
     name_ends(reached)
+
+
+@open3.numbers
+def _(table):
+    """Take the largest condition at which inertial descent with α = 3 comes later than diagonal descent."""
+    every = groups(table, "panel")[0][1]
+    slow, inertial = (
+        where(every, method=name) for name in ("diagonal descent", "inertial descent, α = 3")
+    )
+    behind = slow["condition"][inertial["t"] > slow["t"]]
+    return {"behind": f"{max(behind, default=math.nan):.0f}"}
 
 
 # ======================================================================================================================
@@ -752,11 +770,12 @@ STEPS = {
 }
 
 
-BESIDE_RINGS = {  # words for the number of a ring, their side, and factors of x and y
-    "gradient descent, step 10⁶": ("step 10⁶: {:.2f}", "right", 0.9, 2.0),
-    "normalised GD, step 100": ("step 100: {:.2f}", "left", 1.35, 1.5),
-    "normalised GD, step 10⁴": ("step 10⁴: {:.2f}", "left", 1.3, 2.0),
-    "momentum": ("momentum:\n{:.2f}", "right", 0.6, 0.6),
+MARKS = {  # where the loss is first small enough; two of them may be at nearly the same place
+    "gradient descent, step 1": {"marker": "v", "markersize": 8},
+    "gradient descent, step 10⁶": {"marker": "o", "markersize": 14, "fillstyle": "none"},
+    "normalised GD, step 100": {"marker": "s", "markersize": 6},
+    "normalised GD, step 10⁴": {"marker": "D", "markersize": 5},
+    "momentum": {"marker": "^", "markersize": 8},
 }
 
 
@@ -784,7 +803,7 @@ def ln_mean_loss(m):
 def steps(run, n, d, seeds, steps):
     """Data: {seeds} drawn sets of {n:,} points (medians, ranges) and {images:,} images of MNIST, no kernel. Gap:
     missing share of the largest margin. Normalised GD: gradient descent, steps divided by the loss. Right: while the
-    loss falls; ring and number: the gap when the loss is first below e⁻¹⁰⁰.
+    loss falls; marks and numbers: the gap when the loss is first below e⁻¹⁰⁰; ×: a run that ends above it.
 
     Drawn sets: margin 0.05, {d} dimensions, spectrum 1/j, seeds from {seed} on. Images: digits 0 and 1, scaled to
     length 1 at most. All runs start at 0. Steps in units of 1/(longest point)². Gradient descent is on the logistic
@@ -832,30 +851,31 @@ def first_below(rows):
 def _(table, *axes):
     for k, (problem, part) in enumerate(groups(table, "problem")):
         along, against = axes[2 * k : 2 * k + 2]
-        missed = [("not in the grey:", {})]
         for method, rows in groups(part, "method"):
             draw_seeds(along, rows, "gap", method.replace(", ", ",\n"), **LOOKS[method])
             loss, gap = (np.median(by_seed(rows, name), axis=0) for name in ("ln_loss", "gap"))
             falls = loss <= np.minimum.accumulate(loss)
-            against.plot(-loss[falls], gap[falls], **LOOKS[method])
-            # Rings of different sizes, which hide no other
-            look = {"color": LOOKS[method]["color"]}
-            ring = {"fillstyle": "none", "markersize": 7 if "normalised" in method else 11}
+            look = {"color": LOOKS[method]["color"], "linestyle": "none", "markeredgewidth": 2}
+            name = method.rpartition(", ")[2]
             x, y = first_below(rows)
-            against.plot(x, y, "o", zorder=3, markeredgewidth=2, **ring, **look)
             if math.isfinite(x):
-                words, side, right, up = BESIDE_RINGS[method]
-                note(against, right * x, up * y, words.format(y), ha=side, **look)
+                against.plot(-loss[falls], gap[falls], **LOOKS[method])
+                against.plot(x, y, label=f"{name}: {y:.2f}", zorder=3, **look | MARKS[method])
             else:
-                missed.append((f"  {method.rpartition(', ')[2]}", look))
+                # On top, as these curves are short
+                against.plot(-loss[falls], gap[falls], zorder=2.5, **LOOKS[method])
+                end = -loss[falls][-1], gap[falls][-1]
+                label = f"{name}: none"
+                against.plot(*end, "x", label=label, markersize=8, zorder=3, **look)
         along.set(title=f"{problem}: along the iterations", xlabel="iteration")
         along.set(xlim=(10, part["t"].max()), ylabel="gap: 1 − margin / largest")
         against.set(title=f"{problem}: against the loss", xlim=(1, 4e5))
         against.set_xlabel("−ln of the loss: a smaller loss →")
         against.axvspan(100, 4e5, color="0.9", zorder=0)
-        note(against, 130, 0.05, "loss below e⁻¹⁰⁰", transform=against.get_xaxis_transform())
-        for place, (words, look) in enumerate(reversed(missed)):
-            note(against, 0.02, 0.05 + 0.065 * place, words, transform=against.transAxes, **look)
+        note(against, 130, 0.94, "loss below e⁻¹⁰⁰", transform=against.get_xaxis_transform())
+        against.legend(
+            loc="lower left", handlelength=1.2, borderaxespad=0.1, markerscale=0.7, labelspacing=0.2
+        )
         level(along, 1, "below:\nseparated", above=False)
         level(against, 1, "")
         name_ends(along)
