@@ -416,6 +416,21 @@ WRONG_ONCE = [
         ((6049807378, 6049807376, 19281131), "pairs over sparse", "max_margin"),
     )
 ] + [
+    # A ridge of 16 decades left the equations of a low rank singular.
+    Problem(
+        "far nearly infeasible",
+        [
+            [1624211145439, 1193419155698, -1271935513983, 1207363467742],
+            [-1624211134904, -1193419168359, 1271935523908, -1207363467740],
+            [1624211154788, 1193419153392, -1271935522136, 1207363467742],
+        ],
+        0,
+        "ridge over free over rbf",
+        "max_margin",
+        {"max_iter": 28, "tol": 1e-12},
+        ridges=[64.0, 268435456.0, 5.960464477539063e-08],
+        sides=[1, -1, 1],
+    ),
     # A ridge of 366 decades leaves a point without a length next to the largest; weights to begin with are others'.
     Problem("huge common part", [[-798583920066, 1334188799802], [-798583920066, 1334188799816]],
         -402, "ridge over pairs over sparse", "max_margin", {"max_iter": 100, "tol": 1e-15, "start":
