@@ -5322,6 +5322,7 @@ def _minimizing_step(m, rise, ridge, slope, curvature, width=math.inf):
             low = t
         else:
             high = t
+        # Where only linear losses fall, the root is infinite, as high is at first.
         t = root if low < root < high else min(0.5 * (low + high), 4.0 * t)
     return t
 
@@ -6058,6 +6059,7 @@ def _algorithm(function: _Algorithm) -> _Algorithm:
 
 
 def _alpha_alone(alpha, m, *_):
+    """Return the solution of a method whose p is alpha, see `drive`."""
     return alpha, alpha, m, m
 
 
@@ -9860,7 +9862,7 @@ class _Problem:
         return 0.0
 
     def snap(self, alpha):
-        """Return weights to the cost that they have left by rounding alone."""
+        """Set weights to their cost where only rounding keeps them below it."""
         np.copyto(alpha, self.cost, where=alpha >= self.cost * (1.0 - 1e-12))
 
 
@@ -10578,6 +10580,7 @@ def _newton_in_coordinates(rows, ridge, penalty, w, most=_MOST_NEWTON_STEPS, wid
 
 
 def _row_margins(rows, w):
+    """Return rows w, by one thread where the product is short."""
     return _table_product(w[None], rows)[0]
 
 
@@ -11635,7 +11638,7 @@ def _starts_on_faces(problem, support):
 
 
 def _takes_pairs(problem, support):
-    """Return True if neither equations of all points nor products take the problem at once."""
+    """Return True without a cost, for many points, unless Newton steps are cheaper: in coordinates, or beyond sets."""
     is_beyond_sets = problem.takes_products and support > _FULL * _LARGEST_SET
     has_cost = problem.cost is not None
     return not (has_cost or problem.n <= _FEW or problem.is_in_coordinates or is_beyond_sets)
