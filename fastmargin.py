@@ -9520,6 +9520,8 @@ _SHRINKS = 0.7
 _TURNS = 8
 #   passes over active points in a turn: steps against products
 _PASSES = 5
+#   the most passes in a turn over entries of few points; 10 x1.6 where 4 % of the points are active
+_MOST_PASSES = 100
 #   iterations in which descent must close the gap at the rate of its fall
 _ITERATIONS_LEFT = 5
 #   the most Newton steps, and conjugate gradients in one, against runs without end
@@ -11336,28 +11338,32 @@ def _by_entries(problem, v):
     pairs = (base.point, base.wrong)
     curvatures, cost = _tables_of_pairs(problem)
     rng = np.random.default_rng(0)
-    points = np.empty(0, np.int64)
+    held = np.empty(0, np.int64)
     entries = np.empty((0, 0))  # of K among these points
 
     def run(active, v):
-        nonlocal points, entries
-        previous = points
+        nonlocal held, entries
         points = np.flatnonzero(np.bincount(base.point[active], minlength=base.n_points))
-        entries = _entries_among(base.K, points, previous, entries)
-        problem.reads[0] += entries.size
+        if 2 * points.size < held.size or not np.isin(points, held).all():
+            entries = _entries_among(base.K, points, held, entries)
+            problem.reads[0] += entries.size
+            held = points
         table = np.zeros(cost.shape)
         table[pairs] = v
-        inside = table[points]
-        labels = base.labels[points]
+        inside = table[held]
+        labels = base.labels[held]
         halves = 0.5 * entries.diagonal()
-        inverses = 1.0 / curvatures[points]
-        costs = cost[points]
+        inverses = 1.0 / curvatures[held]
+        costs = cost[held]
         scores = _class_table(inside, labels) @ entries
-        for _ in range(2 * _PASSES):
-            order = rng.permutation(points.size)
+        # Few points take as many passes as cost what the product after them costs, up to a limit.
+        passes = min(max(2 * _PASSES, (base.n_points // held.size) ** 2), _MOST_PASSES)
+        places = np.searchsorted(held, points)
+        for _ in range(passes):
+            order = rng.permutation(places)
             given = entries, labels, order, halves, inverses, costs, inside, scores
             _pass_over_points(*given)
-        table[points] = inside
+        table[held] = inside
         v[:] = table[pairs]
 
     return run
