@@ -6438,19 +6438,19 @@ def _first_iteration(options):
 # ------------------------------------------------------------------------------------------------------
 
 
-# Each loop keeps m = G alpha for an alpha of known ||alpha||_1, and halts where m shows that it is done.  Columns and
-# products bring the errors of a product with them.  Besides, an iteration rounds the weights and m, and each rounding
-# changes an entry of m - G alpha by at most 2^-53 s ||alpha||_1.  There are 2 of them in the perceptron, 5 in NKP and
-# von Neumann's algorithm, 7 in pairwise steps, 4 in gradient descents, and 10 in the smoothed methods and momentum:
-# fewer than the 16 that `drive` allows.  Earlier errors are multiplied as alpha is, by factors such as 1 - theta that
-# are the same for alpha and m.  Pairwise steps take columns back; a column is computed alike each time, so that its
-# error leaves with it.
+# Each loop keeps m = G alpha for an alpha whose ||alpha||_1 is known, and halts as soon as m shows that the run is
+# done.  A column or a product that is added to m brings its own error.  In addition, an iteration rounds the weights
+# and m, and each rounding changes an entry of m - G alpha by at most 2^-53 s ||alpha||_1.  An iteration makes 2 such
+# roundings in the perceptron, 5 in NKP and von Neumann's algorithm, 7 in pairwise steps, 4 in gradient descents, and 10
+# in the smoothed methods and momentum.  `drive` allows 16.  Factors such as 1 - theta multiply alpha and m alike, and
+# with them the errors of earlier iterations.  Pairwise steps subtract columns that were added before.  A column is
+# computed in the same way each time, so that subtracting it also removes its error.
 
 
 def _floor(G, stop="separated"):
-    """Return (a, b): if all m_i > (a + b (k + 1)) ||alpha||_1, fresh products will prove that alpha separates.
+    """Return (a, b): once all m_i > (a + b (k + 1)) ||alpha||_1, fresh products will prove that alpha separates.
 
-    Without ``stop`` a is inf, which no m_i exceeds.
+    If ``stop`` is None, a is inf, which no m_i exceeds.
     """
     if _choice(stop, "stop", ("separated", None)) is None:
         return math.inf, 0.0
@@ -6465,11 +6465,12 @@ def _floor_at(floor, k, total):
 
 
 def _goal(G, eps):
-    """Return a p'Gp, p in the simplex, at which fresh products will prove ||p||_G <= eps: eps^2 less what rounding
-    hides, but at least (eps/2)^2.
+    """Return the p'Gp, for p in the simplex, at or below which fresh products will prove ||p||_G <= eps.
+
+    It is eps^2 less what rounding may hide, but at least (eps/2)^2.
     """
     if eps == 0.0:
-        return -math.inf  # which no square is down to
+        return -math.inf  # no p'Gp is that small, so that the run never stops here
     rounding = G.rounding()
     error = 2.0 * (rounding.square + rounding.margins + _sum_error(len(G) + 8)) * G.scale
     length = max(eps - 1.1 * rounding.length * math.sqrt(G.scale), 0.0)
@@ -6477,7 +6478,7 @@ def _goal(G, eps):
 
 
 def _accuracy(G, eps, name="eps"):
-    """Return the checked length at which a run stops as "infeasible"; by default 1e-6 sqrt(s)."""
+    """Check the length ||p||_G at which a run stops as "infeasible", and return it; the default is 1e-6 sqrt(s)."""
     if eps is None:
         eps = 1e-6 * math.sqrt(G.scale)
     return _number(eps, name)
@@ -6485,7 +6486,7 @@ def _accuracy(G, eps, name="eps"):
 
 @njit(cache=_CACHE)
 def _next_row(m, i, floor):
-    """Return the first row from i on, in cyclic order, whose margin is not above the floor."""
+    """Return the first row, from i on in cyclic order, whose margin is not above the floor."""
     while m[i] > floor:
         i = (i + 1) % m.size
     return i
@@ -6493,7 +6494,7 @@ def _next_row(m, i, floor):
 
 @njit(cache=_CACHE)
 def _perceptron_loop(G, k, until, alpha, m, place, cyclic, floor):
-    """ramdas14, Algorithm 1; m = G alpha, ||alpha||_1 = k, and place[0] is the row after the one taken last."""
+    """Run Algorithm 1 of ramdas14; m = G alpha, ||alpha||_1 = k, and place[0] is the row after the last updated one."""
     while k < until:
         least = _floor_at(floor, k, k)
         if _exceeds(m, least):
@@ -6516,26 +6517,28 @@ def perceptron(
 ) -> Result:
     """Find a separator by the perceptron.
 
-    While some margin m_i = (G alpha)_i is 0 or less, alpha_i <- alpha_i + 1 (ramdas14, Algorithm 1).
+    While some margin m_i = (G alpha)_i is 0 or less, an update sets alpha_i <- alpha_i + 1 for such an i (ramdas14,
+    Algorithm 1).
 
     Parameters
     ----------
     G : array, shape (n, n), or Gram
         Signed Gram matrix.
     rule : {"cyclic", "worst"}
-        Which i of those with m_i <= 0, up to rounding, is taken: the next in cyclic order, or the one of least m_i.
+        How an update chooses i: "cyclic" takes the next i in cyclic order with m_i <= 0, up to rounding; "worst" takes
+        the i of the least m_i.
     max_iter : int
         Largest number of updates in this call.
     **options : tol, trace_at, keep_iterates, callback, start; see `RunOptions`
 
     See Also
     --------
-    nkp : The rule "worst", scaled; it can go on towards the maximum margin.
+    nkp : Updates the rows that rule="worst" does, and can go on towards the maximum margin.
 
     Notes
     -----
-    Starts at alpha = 0; p = alpha / sum alpha.  Stops as "separated" after at most s / rho^2 updates (Block 1962,
-    Novikoff 1962).  An iteration costs one column.
+    The run starts at alpha = 0, and p = alpha / sum alpha.  If rho > 0, the run stops as "separated" after at most s /
+    rho^2 updates (Block 1962, Novikoff 1962).  An iteration costs one column.
 
     Examples
     --------
@@ -6561,7 +6564,7 @@ def perceptron(
 
 @njit(cache=_CACHE)
 def _nkp_loop(G, k, until, alpha, m, floor):
-    """ramdas14, section 3; m = G alpha, and sum alpha = 1 from k = 1 on."""
+    """Run the method of section 3 of ramdas14; m = G alpha, and sum alpha = 1 from k = 1 on."""
     while k < until and not _exceeds(m, _floor_at(floor, k, 1.0)):
         theta = 1.0 / (k + 1.0)
         i = np.argmin(m)
@@ -6581,9 +6584,9 @@ def nkp(
     max_iter: int = 100_000,
     **options: Unpack[RunOptions],
 ) -> Result:
-    """Find a separator by one column of G in an iteration, or go on towards the maximum margin.
+    """Find a separator, or go on towards the maximum margin, with one column of G per iteration.
 
-    Normalized kernel perceptron (ramdas14, sections 2.1 and 3): for k = 0, 1, ..., with theta_k = 1/(k+1),
+    This is the normalized kernel perceptron (ramdas14, sections 2.1 and 3): for k = 0, 1, ..., with theta_k = 1/(k+1),
 
         alpha <- (1 - theta_k) alpha + theta_k e_i,   i = argmin_i (G alpha)_i,   alpha_0 = 0.
 
@@ -6592,21 +6595,22 @@ def nkp(
     G : array, shape (n, n), or Gram
         Signed Gram matrix.
     stop : {"separated", None}
-        Stop at G alpha > 0, or go on towards the maximum margin.
+        "separated" stops the run once G alpha > 0; None goes on towards the maximum margin.
     max_iter : int
         Largest number of updates in this call.
     **options : tol, trace_at, keep_iterates, callback, start; see `RunOptions`
 
     See Also
     --------
-    perceptron : With rule="worst" it takes the same rows.
-    snkp : The smoothed method, whose guarantee has 1/rho in place of 1/rho^2.
+    perceptron : With rule="worst" it updates the same rows.
+    snkp : The smoothed method, whose bound is proportional to 1/rho instead of 1/rho^2.
 
     Notes
     -----
-    k alpha_k counts the rows taken; p = alpha, and uniform at k = 0.  It is a subgradient method for L(alpha) =
-    max_p -<alpha, p>_G + ||alpha||_G^2 / 2, p in the simplex, whose minimum is -rho^2/2 (Lemma 3).  Stops as
-    "separated" within s / rho^2 iterations.  An iteration costs one column.
+    k alpha_k counts how often each row was updated.  p = alpha, except that p is uniform at k = 0.  The method is a
+    subgradient method for L(alpha) = ||alpha||_G^2 / 2 - min_p <alpha, p>_G, p in the simplex, whose minimum is
+    -rho^2/2 if rho > 0 (Lemma 3 of the paper).  If rho > 0, the run stops as "separated" within s / rho^2 iterations.
+    An iteration costs one column.
 
     Examples
     --------
@@ -6630,13 +6634,13 @@ def nkp(
 
 @njit(cache=_CACHE)
 def _von_neumann_loop(G, k, until, p, m, diagonal, goal, floor):
-    """ramdas14, section 5; m = G p."""
+    """Run the method of section 5 of ramdas14; m = G p."""
     while k < until:
         norm2 = _dot(p, m)
         if norm2 <= goal or _exceeds(m, _floor_at(floor, k, 1.0)):
             return k
         j = np.argmin(m)
-        # From p to z_j, ||.||^2 / 2 has the slope -fall at p and the slope rise at z_j.
+        # Along the segment from Z'p to z_j, ||.||^2 / 2 has the slope -fall at Z'p and the slope rise at z_j.
         fall = norm2 - m[j]
         rise = diagonal[j] - m[j]
         step = 0.0
@@ -6659,35 +6663,36 @@ def von_neumann(
     max_iter: int = 100_000,
     **options: Unpack[RunOptions],
 ) -> Result:
-    """Prove that no margin is above eps, or close in on the maximum margin, by one column of G in an iteration.
+    """Prove that no margin is above eps, or approach the maximum margin, with one column of G per iteration.
 
-    Normalized von Neumann algorithm (ramdas14, section 5), which is Frank-Wolfe for min_p ||p||_G:
+    This is the normalized von Neumann algorithm (ramdas14, section 5), the Frank-Wolfe method for min_p ||p||_G:
 
         p <- (1 - lambda) p + lambda e_j,   j = argmin_j (G p)_j,   p_0 = 1/n,
 
-    with lambda in [0, 1] by exact line search.
+    where an exact line search gives lambda in [0, 1].
 
     Parameters
     ----------
     G : array, shape (n, n), or Gram
         Signed Gram matrix.
     eps : float, optional
-        Stop as "infeasible" at ||p||_G <= eps; absolute and above 0; by default 1e-6 sqrt(s).
+        The run stops as "infeasible" once ||p||_G <= eps.  eps is absolute, in the units of sqrt(s), and above 0; the
+        default is 1e-6 sqrt(s).
     stop : {"separated", None}
-        Stop at G p > 0, too, or go on.
+        "separated" also stops the run once G p > 0; None does not.
     max_iter : int
         Largest number of updates in this call.
     **options : tol, trace_at, keep_iterates, callback, start; see `RunOptions`
 
     See Also
     --------
-    frank_wolfe : Starts at a vertex; pairwise steps converge linearly.
+    frank_wolfe : Starts at a vertex, and by default takes pairwise steps, which converge linearly.
 
     Notes
     -----
-    alpha = p.  If rho <= 0, it stops as "infeasible" within s / eps^2 iterations (Dantzig 1992), and within
-    2 (s / rho^2) ln(||p_0||_G / eps).  If rho > 0, G p > 0 within s / rho^2 iterations (Epelman & Freund 2000).  The
-    start costs one product, an iteration one column.
+    alpha = p.  If rho <= 0, the run stops as "infeasible" within s / eps^2 iterations (Dantzig 1992), and if rho < 0
+    also within 2 (s / rho^2) ln(||p_0||_G / eps).  If rho > 0, G p > 0 after at most s / rho^2 iterations (Epelman &
+    Freund 2000).  The start costs one product, and an iteration costs one column.
 
     Examples
     --------
@@ -6719,7 +6724,7 @@ def von_neumann(
 
 @njit(cache=_CACHE)
 def _largest_active(p, m):
-    """Return the i of p_i > 0 with the largest m_i."""
+    """Return the i with the largest m_i among those with p_i > 0."""
     a = np.argmax(p)
     for i in range(m.size):
         if p[i] > 0.0 and m[i] > m[a]:
@@ -6729,14 +6734,14 @@ def _largest_active(p, m):
 
 @njit(cache=_CACHE)
 def _pairwise_loop(G, k, until, p, m, direction, goal, floor):
-    """Lacoste-Julien & Jaggi 2015, Algorithm 2; m = G p, and direction = G (e_j - e_a)."""
+    """Run Algorithm 2 of Lacoste-Julien & Jaggi 2015; m = G p, and direction = G (e_j - e_a)."""
     while k < until and _dot(p, m) > goal and not _exceeds(m, _floor_at(floor, k, 1.0)):
         j = np.argmin(m)
         a = _largest_active(p, m)
         direction.fill(0.0)
         add_column(G, j, 1.0, direction)
         add_column(G, a, -1.0, direction)
-        # ||p + t (e_j - e_a)||^2 / 2 has the slope -fall at t = 0, and this curvature.
+        # As a function of t, ||p + t (e_j - e_a)||_G^2 / 2 has the slope -fall at t = 0, and this curvature.
         fall = m[a] - m[j]
         curvature = direction[j] - direction[a]
         step = p[a]
@@ -6759,36 +6764,42 @@ def frank_wolfe(
     max_iter: int = 100_000,
     **options: Unpack[RunOptions],
 ) -> Result:
-    """Close in on the maximum margin by columns of G, two in an iteration, and take weights back.
+    """Approach the maximum margin with two columns of G per iteration, by moving weight from one point to another.
 
-    Frank-Wolfe for min_p ||p||_G, p in the simplex.  It starts at p_0 = e_i of least G_ii.  With j = argmin_i (G p)_i
-    and, of the points of weight p_i > 0, a of the largest (G p)_a,
+    This is the Frank-Wolfe method with pairwise steps for min_p ||p||_G, p in the simplex.  It starts at p_0 = e_i,
+    where i has the least G_ii.  An iteration moves weight from a = argmax (G p)_i over the i with p_i > 0 to
+    j = argmin_i (G p)_i,
 
-        p <- p + t (e_j - e_a),   t in [0, p_a] by exact line search.
+        p <- p + t (e_j - e_a),
+
+    where an exact line search gives t in [0, p_a].
 
     Parameters
     ----------
     G : array, shape (n, n), or Gram
         Signed Gram matrix.
     variant : {"pairwise", "plain"}
-        "pairwise" is as above.  "plain" goes from p towards e_j as `von_neumann` does, from the vertex p_0.
+        "pairwise" takes the steps above.  "plain" starts at the same p_0 and moves from p towards e_j, as `von_neumann`
+        does.
     eps : float, optional
-        Stop as "infeasible" at ||p||_G <= eps; absolute and above 0; by default 1e-6 sqrt(s).
+        The run stops as "infeasible" once ||p||_G <= eps.  eps is absolute, in the units of sqrt(s), and above 0; the
+        default is 1e-6 sqrt(s).
     stop : {"separated", None}
-        Stop at G p > 0, too, or go on.
+        "separated" also stops the run once G p > 0; None does not.
     max_iter : int
         Largest number of updates in this call.
     **options : tol, trace_at, keep_iterates, callback, start; see `RunOptions`
 
     See Also
     --------
-    von_neumann : The plain method from the centre of the simplex.
-    max_margin : The solver to try first; it also has Wolfe's method, as steps on faces.
+    von_neumann : The plain method, which starts at the centre of the simplex.
+    max_margin : The solver to try first; its steps on faces are Wolfe's method.
 
     Notes
     -----
-    alpha = p.  "pairwise" converges linearly, at a rate that depends on the width of the polytope.  An iteration of
-    "pairwise" costs two columns.  One of "plain" costs one, and so does the start.
+    alpha = p.  "pairwise" converges linearly, at a rate that depends on the pyramidal width of the polytope of the
+    points (Lacoste-Julien & Jaggi).  An iteration of "pairwise" costs two columns, an iteration of "plain" one, and the
+    start one.
 
     References
     ----------
@@ -6843,7 +6854,7 @@ def _smoothed_step(theta, v, p, q):
 
 @njit(cache=_CACHE)
 def _snkp_loop(G, k, until, alpha, m, p, Gp, q, Gq, center, mu0, goal, floor, prox):
-    """ramdas14, Algorithms 4 and 6; m = G alpha, and q = p_mu(alpha) for the current mu and alpha."""
+    """Run Algorithm 4 or 6 of ramdas14; m = G alpha, and q = p_mu(alpha) for the current mu and alpha."""
     while k < until and _dot(p, Gp) > goal and not _exceeds(m, _floor_at(floor, k, 1.0)):
         theta = 2.0 / (k + 3.0)
         _smoothed_step(theta, alpha, p, q)
@@ -6861,10 +6872,11 @@ def _snkp_loop(G, k, until, alpha, m, p, Gp, q, Gq, center, mu0, goal, floor, pr
 def _isnkpvn_loop(
     G, k, until, alpha, m, p, Gp, q, Gq, center, length, age, mu0, eps, gamma, share, floor, prox
 ):
-    """ramdas14, Algorithm 7: calls of SNKPVN, the prox of a call centred at its start, of ||center||_G = length[0].
+    """Run Algorithm 7 of ramdas14: calls of SNKPVN, where the prox of a call has its center at the start of the call.
 
-    The present call is in iteration age[0].  Where it has ||p||_G < delta, the next one begins; at a delta < eps the
-    run halts, with room for rounding: at ||p||_G^2 <= share delta^2.
+    length[0] is ||center||_G, and the current call is in its iteration age[0].  Once ||p||_G < delta, the next call
+    begins.  In the last call, which has delta < eps, the run halts once ||p||_G^2 <= share delta^2: the share leaves
+    room for rounding.
     """
     while k < until and not _exceeds(m, _floor_at(floor, k, 1.0)):
         norm2 = max(_dot(p, Gp), 0.0)
@@ -6893,7 +6905,7 @@ def _isnkpvn_loop(
 
 
 def _begin_smoothed(G, center, mu0, prox):
-    """Return the state of SNKP at alpha = center: alpha, m, p, Gp, q and Gq, for two products."""
+    """Return the state of SNKP at alpha = center, which is alpha, m, p, Gp, q and Gq; it takes two products."""
     m, p, Gp = np.empty((3, len(G)))
     product(G, center, m)
     _prox(prox, m, mu0, center, p)
@@ -6902,7 +6914,7 @@ def _begin_smoothed(G, center, mu0, prox):
 
 
 def _alpha_and_p(alpha, m, p, Gp, *_):
-    """Return the solution of a smoothed method, see `drive`."""
+    """Return the solution of a smoothed method, as `drive` asks for it."""
     return alpha, p, m, Gp
 
 
@@ -6915,10 +6927,11 @@ def snkp(
     max_iter: int = 10_000,
     **options: Unpack[RunOptions],
 ) -> Result:
-    """Find a separator in fewer iterations than the perceptrons, or prove that no margin is above eps.
+    """Find a separator in fewer iterations than the perceptrons need, or prove that no margin is above eps.
 
-    Smoothed normalized kernel perceptron (ramdas14, section 4, Algorithm 4).  With p_mu(alpha) = entropy_prox(G alpha,
-    mu), alpha_0 = 1/n, mu_0 = 2s, p_0 = p_{mu_0}(alpha_0), theta_k = 2/(k+3):
+    This is the smoothed normalized kernel perceptron (ramdas14, section 4, Algorithm 4).  Let p_mu(alpha) =
+    entropy_prox(G alpha, mu) and theta_k = 2/(k+3).  The method starts at alpha_0 = 1/n, mu_0 = 2s and p_0 =
+    p_{mu_0}(alpha_0), and an iteration sets
 
         alpha <- (1 - theta_k) (alpha + theta_k p) + theta_k^2 p_mu(alpha),
         mu    <- (1 - theta_k) mu,                             so that mu_k = 4s / ((k+1) (k+2)),
@@ -6929,28 +6942,31 @@ def snkp(
     G : array, shape (n, n), or Gram
         Signed Gram matrix.
     eps : float
-        Stop as "infeasible" at ||p||_G < eps: no margin above eps exists.  It is absolute; 0 never stops.
+        The run stops as "infeasible" once ||p||_G < eps, which proves that no margin above eps exists.  eps is
+        absolute, in the units of sqrt(s); 0 never stops the run.
     stop : {"separated", None}
-        Stop at G alpha > 0, or go on towards the maximum margin.
+        "separated" stops the run once G alpha > 0; None goes on towards the maximum margin.
     max_iter : int
         Largest number of updates in this call.
     **options : tol, trace_at, keep_iterates, callback, start; see `RunOptions`
 
     See Also
     --------
-    momentum : The same recursion with other lengths of steps ("SNKP is momentum" in figures/THEOREMS.md).
-    snkpvn : The Euclidean prox in place of the entropy prox.
+    momentum : The same recursion with other step lengths (Theorem 6, "SNKP is momentum", in figures/THEOREMS.md).
+    snkpvn : The method with the Euclidean prox instead of the entropy prox.
 
     Notes
     -----
-    Stops as "separated" within 2 sqrt(2 s ln n) / rho iterations (Theorem 1).  With L_mu the smoothed loss of the
-    paper, L(alpha_k) - mu_k ln n <= L_{mu_k}(alpha_k) <= -||p_k||_G^2 / 2 along the run (Lemmas 4 and 5).  Hence, with
+    If rho > 0, the run stops as "separated" within 2 sqrt(2 s ln n) / rho iterations (Theorem 1 of the paper).
+
+    Let L be the loss that `nkp` minimises, and L_mu its smooth version in the paper.  Along the run
+    L(alpha_k) - mu_k ln n <= L_{mu_k}(alpha_k) <= -||p_k||_G^2 / 2 (Lemmas 4 and 5 of the paper).  Hence, with
     rho+ = max(rho, 0),
 
         ||p_k||_G^2 <= rho+^2 + 8 s ln(n) / ((k+1) (k+2)),
 
-    and if rho <= 0 it stops as "infeasible" within sqrt(8 s ln n) / eps iterations (proof: "SNKP without a separator"
-    in figures/THEOREMS.md).  An iteration costs one product, the start two.
+    and if rho <= 0, the run stops as "infeasible" within sqrt(8 s ln n) / eps iterations (Theorem 3, "SNKP without a
+    separator", in figures/THEOREMS.md).  An iteration costs one product, and the start costs two.
 
     Examples
     --------
@@ -6984,42 +7000,45 @@ def snkpvn(
     max_iter: int = 10_000,
     **options: Unpack[RunOptions],
 ) -> Result:
-    """Find a separator, or a p with ||p||_G < delta, which proves that no margin is delta or more.
+    """Find a separator, or a p with ||p||_G < delta, which proves that no margin is as large as delta.
 
-    Smoothed normalized kernel perceptron - von Neumann (ramdas14, section 6, Algorithm 6).  It is `snkp` with the prox
-    p_mu(alpha) = l2_prox(G alpha, mu, q), alpha_0 = q and mu_0 = 2 n s.
+    This is the smoothed normalized kernel perceptron-von Neumann method (ramdas14, section 6, Algorithm 6): `snkp` with
+    the prox p_mu(alpha) = l2_prox(G alpha, mu, q), alpha_0 = q and mu_0 = 2 n s.
 
     Parameters
     ----------
     G : array, shape (n, n), or Gram
         Signed Gram matrix.
     delta : float, optional
-        Stop as "infeasible" at ||p||_G < delta; absolute and above 0; by default 1e-6 sqrt(s).
+        The run stops as "infeasible" once ||p||_G < delta.  delta is absolute, in the units of sqrt(s), and above 0;
+        the default is 1e-6 sqrt(s).
     q : array, shape (n,), optional
-        Centre of the prox map, in the simplex; by default uniform.
+        Centre of the prox map, a point of the simplex; the default is 1/n.
     max_iter : int
         Largest number of updates in this call.
     **options : tol, trace_at, keep_iterates, callback, start; see `RunOptions`
 
     See Also
     --------
-    isnkpvn : Restarts it at smaller and smaller delta.
+    isnkpvn : Calls this method again and again, with smaller and smaller delta.
 
     Notes
     -----
-    Stops as "separated", too.  With mu_k = 4 n s / ((k+1) (k+2)), L_mu^q the smoothed loss of the paper,
+    The run also stops as "separated" once G alpha > 0.  Let mu_k = 4 n s / ((k+1) (k+2)), let L be the loss that `nkp`
+    minimises, and let L^q_mu be its smooth version in the paper.  Lemmas 8 and 9 of the paper are
 
         -||p_k||_G^2 / 2 >= L^q_{mu_k}(alpha_k) >= L(alpha_k) - mu_k                                    (Lemma 8)
         ||p_k||_G <= (2 sqrt(2 n s) / (k+1)) min(1, ||q||_G / |rho|)   if rho <= 0                      (Lemma 9)
 
-    (the last line of the paper's proof of Lemma 9 drops a sqrt 2).  Number of iterations:
+    where the last line of the paper's proof of Lemma 9 drops a factor sqrt(2).  The number of iterations is bounded:
 
-    - rho >= delta: separated within 2 sqrt(2 n s) / rho.
-    - rho <= 0: infeasible within 2 sqrt(2 n s) / delta, or ||q||_G / |rho| times as many if these are fewer.
-    - 0 < rho < delta: one of the two within 4 sqrt(n s) / delta.  The paper counts this case to Lemma 9, whose proof
-      needs rho <= 0; another proof: "SNKPVN at a margin below delta" in figures/THEOREMS.md.
+    - If rho >= delta, the run stops as "separated" within 2 sqrt(2 n s) / rho iterations.
+    - If rho <= 0, it stops as "infeasible" within (2 sqrt(2 n s) / delta) min(1, ||q||_G / |rho|) iterations.
+    - If 0 < rho < delta, it stops as one of the two within 4 sqrt(n s) / delta iterations.  The paper treats this case
+      in Lemma 9, but the proof of Lemma 9 needs rho <= 0.  Our proof is that of Theorem 4, "SNKPVN at a margin below
+      delta", in figures/THEOREMS.md.
 
-    An iteration costs one product, the start two.
+    An iteration costs one product, and the start costs two.
 
     Examples
     --------
@@ -7058,9 +7077,10 @@ def isnkpvn(
     max_iter: int = 100_000,
     **options: Unpack[RunOptions],
 ) -> Result:
-    """Find a separator, or a proof that no margin is above eps, whichever there is.
+    """Find a separator, or prove that no margin is above eps.
 
-    Iterated SNKPVN (ramdas14, section 6, Algorithm 7): calls `snkpvn` again and again, from the p of the last call,
+    This is iterated SNKPVN (ramdas14, section 6, Algorithm 7).  It calls `snkpvn` again and again, and each call has
+    the p of the call before as its centre q_t,
 
         q_{t+1} = SNKPVN(q_t, delta_t),   delta_t = max(||q_t||_G, eps) / gamma,   q_0 = 1/n.
 
@@ -7069,36 +7089,41 @@ def isnkpvn(
     G : array, shape (n, n), or Gram
         Signed Gram matrix.
     eps : float, optional
-        Stop as "infeasible" at ||p||_G < delta_t, once delta_t < eps; absolute and above 0; by default 1e-6 sqrt(s).
+        The run stops as "infeasible" once delta_t < eps and ||p||_G < delta_t.  eps is absolute, in the units of
+        sqrt(s), and above 0; the default is 1e-6 sqrt(s).
     gamma : float
-        Divisor of ||q_t||_G in delta_t, above 1: delta_t falls by more than this from call to call, until eps sets it.
+        Divisor of ||q_t||_G in delta_t, above 1.  From call to call delta_t falls by more than this factor, until it is
+        eps / gamma.
     prox : {"l2", "entropy"}
-        "entropy", an open question of the paper, has the prox KL(p || q_t) and mu_0 = 2s.
+        "l2" is the prox of `snkpvn`.  "entropy", which the paper leaves open, has the prox term KL(p || q_t) and
+        mu_0 = 2s.
     max_iter : int
         Largest number of updates in this call.
     **options : tol, trace_at, keep_iterates, callback, start; see `RunOptions`
 
     See Also
     --------
-    snkp, momentum : One run with the entropy prox, without restarts.
+    snkp : One run with the entropy prox, without restarts.
+    momentum : The same recursion as `snkp`, with other step lengths.
 
     Notes
     -----
-    Stops as "separated", too.  Theorem 4, with the constants of its proof, for s = 1 and gamma = 2, bounds the number
-    of iterations, where each restart takes one more:
+    The run also stops as "separated" once G alpha > 0.  For s = 1 and gamma = 2, Theorem 4 of the paper, with the
+    constants of its proof, bounds the number of iterations; each restart takes one iteration more.
 
-    - rho > eps: (2 sqrt(2n) / rho) log2(2/rho).
-    - rho <= 0: (4 sqrt(2n) / |rho|) log2(2/eps), and 8 sqrt(2n) / eps.
-    - 0 < rho <= eps: 4 sqrt(n) / delta_t in call t, as in `snkpvn`.
+    - If rho > eps, the bound is (2 sqrt(2n) / rho) log2(2/rho).
+    - If rho <= 0, the bound is the lesser of (4 sqrt(2n) / |rho|) log2(2/eps) and 8 sqrt(2n) / eps.
+    - If 0 < rho <= eps, call t takes at most 4 sqrt(n) / delta_t iterations, as in `snkpvn`.
 
-    The eps in delta_t is ours; it matters where q_t is a certificate already.
+    The paper's delta_t is ||q_t||_G / gamma.  The eps in ours makes a difference only if q_t is a certificate already.
 
-    With prox="entropy" and s = 1, call t takes at most 2 sqrt(2 D_t) / rho iterations, or 2 sqrt(2 D_t) / delta_t if
-    rho <= 0.  Here D_0 = ln(n), and a call of k iterations adds 1 + ln((k+1)(k+2)/2) to D_t >= -ln min_i (q_t)_i
-    (proof: "ISNKPVN with the entropy prox" in figures/THEOREMS.md).  So ln n replaces n, up to logarithms, in
-    sqrt(n)/rho and sqrt(n)/eps, but not in sqrt(n)/|rho|: with 0 on the boundary of the hull it is seen to take
-    1/sqrt(eps) iterations where prox="l2" takes log(1/eps).  An iteration or a restart costs one product, the start
-    two.
+    With prox="entropy" and s = 1, call t takes at most 2 sqrt(2 D_t) / rho iterations if rho > 0, and at most
+    2 sqrt(2 D_t) / delta_t iterations if rho <= 0.  Here D_0 = ln(n), and a call of k iterations adds
+    1 + ln((k+1)(k+2)/2) to D_t, so that D_t >= -ln min_i (q_t)_i (Theorem 5, "ISNKPVN with the entropy prox", in
+    figures/THEOREMS.md).  So in sqrt(n)/rho and sqrt(n)/eps the entropy prox has ln n in place of n, up to logarithms.
+    In sqrt(n)/|rho| it does not: in experiments with 0 on the boundary of the hull it takes of the order of 1/sqrt(eps)
+    iterations, and prox="l2" of the order of log(1/eps).  An iteration or a restart costs one product, and the start
+    costs two.
 
     Examples
     --------
@@ -7119,7 +7144,7 @@ def isnkpvn(
     length = np.array([math.sqrt(max(_dot(center, m), 0.0))])
 
     def last_delta(p):
-        """Return the delta of the present call if it is the last one, else 0."""
+        """Return the delta of the current call if this call is the last one, else 0."""
         delta = max(length[0], eps) / gamma
         return delta if delta < eps else 0.0
 
@@ -7146,7 +7171,7 @@ def _winnow_margins(rows, w, m):
 
 @njit(cache=_CACHE)
 def _winnow_loop(G, k, until, w, m, hits, score, rows, eta, floor):
-    """ramdas14, section 2.2; score = -eta (sum of the rows taken), and m = Z w."""
+    """Run Winnow (ramdas14, section 2.2); score = -eta (sum of the rows taken), and m = Z w."""
     while k < until and not _exceeds(m, floor):
         i = np.argmin(m)
         hits[i] += 1.0
@@ -7165,21 +7190,21 @@ def winnow(
     max_iter: int = 100_000,
     **options: Unpack[RunOptions],
 ) -> Result:
-    """Find a separator w >= 0 where few of many coordinates matter.
+    """Find a separator w >= 0 of points with many coordinates, of which few matter.
 
-    Winnow (Littlestone 1991; ramdas14, section 2.2): multiplicative weights for the l1-margin
+    This is Winnow (Littlestone 1991; ramdas14, section 2.2): multiplicative weights for the l1-margin
 
         rho_1 = max_{w in Delta_d} min_i (Z w)_i  =  min_{p in Delta_n} max_j (Z'p)_j
 
-    of signed rows z_i = y_i x_i, each divided by ||x_i||_inf here.  While some (Z w)_i <= 0, the i of least (Z w)_i
-    gives w_j <- w_j exp(eta z_ij), divided by the sum.
+    of the signed rows z_i = y_i x_i, each of which is divided by ||x_i||_inf.  While some (Z w)_i <= 0, an update takes
+    the i of the least (Z w)_i, multiplies each w_j by exp(eta z_ij), and divides w by its sum.
 
     Parameters
     ----------
     Z : array, shape (n, d)
         The signed rows, none of them zero; not a Gram matrix.
     eta : float
-        Learning rate, above 0.  The guarantee needs eta < 2 rho_1; rho_1 is best.
+        Learning rate, above 0.  The guarantee needs eta < 2 rho_1, and the bound is smallest at eta = rho_1.
     max_iter : int
         Largest number of updates in this call.
     **options : tol, trace_at, keep_iterates, callback, start; see `RunOptions`
@@ -7190,10 +7215,10 @@ def winnow(
 
     Notes
     -----
-    alpha is w, of shape (d,); p counts the rows taken.  Here lower = min_i (Z w)_i <= rho_1 <= max_j (Z'p)_j = upper,
-    rounded outwards, and upper <= 0 is "infeasible".  With eta = rho_1 it stops as "separated" after at most
-    2 ln(d) / rho_1^2 updates (the paper's bound up to the constant).  An iteration reads Z once and counts as one
-    product.
+    alpha is w, of shape (d,), and p counts how often each row was taken.  The interval is lower = min_i (Z w)_i <=
+    rho_1 <= max_j (Z'p)_j = upper, rounded outwards, and the run ends as "infeasible" if upper <= 0.  If eta = rho_1,
+    the run stops as "separated" after at most 2 ln(d) / rho_1^2 updates, which is the bound of the paper up to the
+    constant.  An iteration reads Z once and counts as one product.
 
     Examples
     --------
@@ -7206,12 +7231,12 @@ def winnow(
     largest = np.abs(Z).max(axis=1)
     if largest.min() == 0.0:
         raise ValueError(
-            f"row {np.argmin(largest)} of Z is zero; it cannot be scaled by its largest entry"
+            f"row {np.argmin(largest)} of Z is zero, so that no w gives it a margin above 0: leave it out"
         )
     rows = _frozen(np.ascontiguousarray(Z / largest[:, None], dtype=np.float64))
     n, d = rows.shape
     w = np.full(d, 1.0 / d)
-    # Errors of z_i / ||x_i||_inf, of w / sum, and of inner products with sums in any order.
+    # This covers the errors of z_i / ||x_i||_inf, of w / sum, and of inner products, whose sums may be in any order.
     blur = _sum_error(n + 2 * d + 8)
 
     def interval(G, w, p, precise):
@@ -7261,7 +7286,7 @@ def _logistic_weights(m, shift, q):
 def _softmax_by_class(m, y, q):
     """q <- one softmax(-m) in each class, with weight 1/2; return min_b ln sum_i exp(-m_i - b y_i).
 
-    This is softmax(-m - b y) for the bias b at which both classes weigh the same, where that minimum is.
+    This is softmax(-m - b y) for the minimising bias b, at which both classes have the same weight.
     """
     log_total = math.log(2.0)
     for sign in (-1.0, 1.0):
@@ -7285,8 +7310,8 @@ def _softmax_by_class(m, y, q):
 def _loss_weights(m, logistic, shift, y, q):
     """q <- grad psi(xi); return ln l'(psi), where l'(xi_i) = q_i l'(psi).
 
-    For the logistic loss xi = -m - shift.  For the exponential loss xi = -m, and ``shift`` is not read.  y has the
-    labels if the intercept is free, which only the exponential loss takes, and else no entries.
+    For the logistic loss xi = -m - shift.  For the exponential loss xi = -m, and ``shift`` is not read.  If the
+    intercept is free, y has the labels, otherwise it has no entries.  Only the exponential loss takes a free intercept.
     """
     if logistic:
         return _logistic_weights(m, shift, q)
@@ -7296,13 +7321,13 @@ def _loss_weights(m, logistic, shift, y, q):
 
 
 def _free_labels_of(G):
-    """Return the labels y if the intercept is free, and else an array without entries."""
+    """Return the labels y if the intercept is free, otherwise an array without entries."""
     return np.zeros(0) if G.free_labels is None else np.array(G.free_labels, dtype=np.float64)
 
 
 @njit(cache=_CACHE)
 def _gradient_loop(G, k, until, alpha, m, q, Gq, logistic, y, step):
-    """alpha_i <- alpha_i + step l'(-m_i) / n, and m = G alpha alike."""
+    """Run alpha_i <- alpha_i + step l'(-m_i) / n; m = G alpha follows."""
     while k < until:
         log_slope = _loss_weights(m, logistic, 0.0, y, q)
         product(G, q, Gq)
@@ -7322,9 +7347,9 @@ def gradient_descent(
     max_iter: int = 1000,
     **options: Unpack[RunOptions],
 ) -> Result:
-    """Follow gradient descent, and see how much of the maximum margin it has at each checkpoint.
+    """Run gradient descent, and certify at each checkpoint how close its margin is to the maximum.
 
-    Gradient descent (ji21, section 3.1) on the empirical risk (1/n) sum_i l(-m_i), m = G alpha:
+    This is gradient descent (ji21, section 3.1) on the empirical risk (1/n) sum_i l(-m_i), m = G alpha:
 
         alpha_i <- alpha_i + (step/s) l'(-m_i) / n,   alpha_0 = 0.
 
@@ -7342,12 +7367,13 @@ def gradient_descent(
 
     See Also
     --------
-    normalized_gradient_descent : Divides the gradient by the risk, which is faster.
+    normalized_gradient_descent : The faster method, which divides the gradient by the risk.
 
     Notes
     -----
-    p = alpha / sum alpha.  The margin grows towards rho at the rate 1/ln t (Soudry et al. 2018).  Where
-    sum_i l'(-m_i) exceeds e^300, it is taken as e^300, so that nothing overflows.  An iteration costs one product.
+    p = alpha / sum alpha.  If rho > 0, the margin grows towards rho, and the gap is of order 1/ln t (Soudry et al.
+    2018).  If sum_i l'(-m_i) exceeds e^300, e^300 takes its place, so that nothing overflows.  An iteration costs one
+    product.
 
     Examples
     --------
@@ -7370,14 +7396,14 @@ def gradient_descent(
 
 @njit(cache=_CACHE)
 def _normalized_loop(G, k, until, alpha, m, q, Gq, y, by_norm, decay, step):
-    """alpha <- alpha + theta_k q, or alpha + theta_k q / ||q||_G, and m = G alpha alike."""
+    """Run alpha <- alpha + theta_k q, or alpha + theta_k q / ||q||_G; m = G alpha follows."""
     while k < until:
         _loss_weights(m, False, 0.0, y, q)
         product(G, q, Gq)
         theta = step / (k + 1.0) ** decay
         if by_norm:
             norm2 = _dot(q, Gq)
-            # A gradient of 0 moves nothing.
+            # If the gradient is 0, the step is 0.
             theta = theta / math.sqrt(norm2) if norm2 > 0.0 else 0.0
         _combine(1.0, alpha, theta, q)
         _combine(1.0, m, theta, Gq)
@@ -7395,10 +7421,10 @@ def normalized_gradient_descent(
     max_iter: int = 1000,
     **options: Unpack[RunOptions],
 ) -> Result:
-    """Follow gradient descent with normalised steps, and see how much of the maximum margin it has.
+    """Run gradient descent with normalised steps, and certify how close its margin is to the maximum.
 
-    On the exponential risk R = (1/n) sum_i exp(-m_i), m = G alpha, with the gradient divided by R (ji21, section 3.1),
-    or by its own norm (apidopoulos22, section 6.2):
+    The method descends on the exponential risk R = (1/n) sum_i exp(-m_i), m = G alpha.  It divides the gradient by R
+    (ji21, section 3.1), or by the gradient's norm (apidopoulos22, section 6.2):
 
         alpha <- alpha + theta_t q_t,   or   alpha <- alpha + theta_t q_t / ||q_t||_G,   q_t = softmax(-G alpha).
 
@@ -7407,31 +7433,34 @@ def normalized_gradient_descent(
     G : array, shape (n, n), or Gram
         Signed Gram matrix.
     step : float
-        Step length in units of 1/s, or of 1/sqrt(s) with divide_by="norm"; above 0.
+        Step length, above 0, in units of 1/s; with divide_by="norm" in units of 1/sqrt(s).
     schedule : {"constant", "sqrt"}
-        theta_t = step/s, whose margins have the rate 1/t (Ji & Telgarsky 2019); or theta_t = (step/s) / sqrt(t + 1),
-        with ln t / sqrt t (Nacson et al. 2018, who divide by the norm).  With divide_by="norm" read sqrt(s) for s.
+        "constant" is theta_t = step/s, for which the gap of the margin is of order 1/t (Ji & Telgarsky 2019).  "sqrt"
+        is theta_t = (step/s) / sqrt(t + 1), for which the gap is of order ln(t) / sqrt(t) (Nacson et al. 2018, who
+        divide by the norm).  With divide_by="norm" both have sqrt(s) in place of s.
     divide_by : {"risk", "norm"}
-        The gradient with respect to f is -R g, g = sum_i q_i y_i phi(x_i); its norm is R ||q||_G.
+        What the gradient is divided by.  The gradient with respect to f is -R g, where g = sum_i q_i y_i phi(x_i), and
+        its norm is R ||q||_G.
     max_iter : int
         Largest number of updates in this call.
     **options : tol, trace_at, keep_iterates, callback, start; see `RunOptions`
 
     See Also
     --------
-    momentum : Adds momentum: the rate 1/t^2.
+    momentum : Adds momentum, which makes the gap of the margin of order 1/t^2.
 
     Notes
     -----
-    p = alpha / sum alpha.  Divided by the risk it is mirror descent with the entropy on the dual.  Divided by the norm,
-    f moves by theta_t each time, up to sqrt(s) / rho times as far as divided by the risk.  An iteration costs one
-    product.
+    p = alpha / sum alpha.  With divide_by="risk" the method is mirror descent with the entropy on the dual.  With
+    divide_by="norm" f moves by theta_t in each iteration, up to sqrt(s) / rho times as far as with divide_by="risk".
+    An iteration costs one product.
 
-    A constant step may be large.  Divided by the risk, with s = 1, one of the first (1 + 2 ln(n) / step) / rho^2
-    iterates separates the points, and the best of T has ln R <= -(step / 2) (rho^2 T - 1) (proof: "Normalised steps of
-    any length" in figures/THEOREMS.md).  Zhang et al. show this for the logistic loss, and for a broad class of losses,
-    with steps that adapt to the risk: exp(-Theta(step)) after 1 / rho^2 iterations; no first-order method does with
-    fewer, up to a constant, on some sets of exp(O(1 / rho^2)) points.
+    A constant step may be large.  Let rho > 0, s = 1 and divide_by="risk".  Then one of the first
+    (1 + 2 ln(n) / step) / rho^2 iterates separates the points, and the least risk R of T iterates has
+    ln R <= -(step / 2) (rho^2 T - 1) (Theorem 10, "Normalised steps of any length", in figures/THEOREMS.md).  Zhang et
+    al. prove for the logistic loss, and for a broad class of losses, that steps which adapt to the risk bring it to
+    exp(-Theta(step)) after 1 / rho^2 iterations.  They also prove that on some sets of exp(O(1 / rho^2)) points every
+    first-order method needs as many iterations to separate the points, up to a constant.
 
     References
     ----------
@@ -7464,7 +7493,7 @@ def normalized_gradient_descent(
 
 @njit(cache=_CACHE)
 def _momentum_step(alpha, g, m, Gg, q, Gq, beta, step):
-    """g <- beta (g + q), alpha <- alpha + step (g + q), and their products Gg and m alike."""
+    """Set g <- beta (g + q) and alpha <- alpha + step (g + q), and update their products Gg and m in the same way."""
     for i in range(m.size):
         g[i] = beta * (g[i] + q[i])
         Gg[i] = beta * (Gg[i] + Gq[i])
@@ -7474,7 +7503,7 @@ def _momentum_step(alpha, g, m, Gg, q, Gq, beta, step):
 
 @njit(cache=_CACHE, fastmath=_FAST)
 def _square_of_p(g, q, Gg, Gq):
-    """Return ||p||_G^2 of p = (g + q) / ||g + q||_1."""
+    """Return ||p||_G^2 for p = (g + q) / ||g + q||_1."""
     total = 0.0
     norm2 = 0.0
     for i in range(g.size):
@@ -7485,9 +7514,9 @@ def _square_of_p(g, q, Gg, Gq):
 
 @njit(cache=_CACHE)
 def _momentum_loop(G, k, until, alpha, g, m, Gg, q, Gq, logistic, shift, y, step, goal):
-    """ji21, Algorithm 1; m = G alpha, Gg = G g, Z'g is g_k there, and q belongs to m.
+    """Run Algorithm 1 of ji21; m = G alpha, Gg = G g, Z'g is the paper's g_k, and q has the weights of the loss at m.
 
-    If ``goal`` is above 0, it halts at ||p_k||_G^2 <= goal.
+    If ``goal`` is above 0, the loop halts once ||p_k||_G^2 <= goal.
     """
     while k < until:
         if goal > 0.0 and _square_of_p(g, q, Gg, Gq) <= goal:
@@ -7510,52 +7539,54 @@ def momentum(
     max_iter: int = 1000,
     **options: Unpack[RunOptions],
 ) -> Result:
-    """Find the maximum margin by products with G alone, one in an iteration.
+    """Find the maximum margin with one product with G per iteration, and no columns of G.
 
-    Margin maximization by momentum, which is Nesterov's method on the dual (ji21, section 3, Algorithm 1):
+    This is margin maximization by momentum, which is Nesterov's method on the dual (ji21, section 3, Algorithm 1):
 
         g_t = beta_t (g_{t-1} + Z' q_t),   w_{t+1} = w_t + theta (g_t + Z' q_t),   q_{t+1} = softmax(-Z w_{t+1})
 
-    with w_0 = g_{-1} = 0, q_0 = 1/n, beta_t = t/(t+1), theta = 1/s.  p is the dual iterate p_t (mu_t in the paper):
-    Z' p_t is g_{t-1} + Z' q_t, over the sum of the weights that make it up.
+    with w_0 = g_{-1} = 0, q_0 = 1/n, beta_t = t/(t+1) and theta = 1/s.  p is the dual iterate p_t, which is mu_t in the
+    paper: g_{t-1} + Z' q_t = Z' v for some weights v >= 0, and p_t = v / sum v.
 
     Parameters
     ----------
     G : array, shape (n, n), or Gram
         Signed Gram matrix.
     loss : {"exp", "logistic"}
-        "logistic" takes q_t = grad psi, psi = l^{-1}(sum l), l(z) = ln(1 + e^z), at margins larger by ln n, and
-        theta = (1 - 1/e)/s; q_t is then not normalised, and p_t is divided by its sum (section 5.1).
+        "exp" is the method above.  "logistic" has q_t = grad psi at xi_i = -m_i - ln n, the margins raised by ln n,
+        where psi(xi) = l^{-1}(sum_i l(xi_i)) and l(z) = ln(1 + e^z), and theta = (1 - 1/e)/s.  The sum of this q_t may
+        be above 1 (section 5.1 of the paper).
     shifted : bool
-        Of the logistic loss alone: False is section 5.1 as it is printed, at the margins themselves, theta = 1/(n s).
+        Used only with loss="logistic".  False runs section 5.1 as it is printed, with xi_i = -m_i and theta = 1/(n s).
     eps : float
-        Stop as "infeasible" at ||p_t||_G <= eps: no margin above eps exists.  It is absolute; 0 never stops.
+        The run stops as "infeasible" once ||p_t||_G <= eps, which proves that no margin above eps exists.  eps is
+        absolute, in the units of sqrt(s); 0 never stops the run.
     max_iter : int
         Largest number of updates in this call.
     **options : tol, trace_at, keep_iterates, callback, start; see `RunOptions`
 
     See Also
     --------
-    snkp : The same recursion with other lengths of steps.
-    adaptive_sampling : One row, drawn with probability q_t, in place of Z' q_t.
+    snkp : The same recursion with other step lengths.
+    adaptive_sampling : Replaces Z' q_t by one row, which is drawn from the distribution q_t.
 
     Notes
     -----
-    Let margin(w) = min_i <z_i, w> / ||w||, and let margins and ||p_t||_G be in units of sqrt(s).  With loss="exp", as
-    Theorem 3.1 and without its ln t (proof: "Momentum without a logarithm" in figures/THEOREMS.md; the rate 1/t^2 is
-    that of Wang et al.),
+    Let margin(w) = min_i <z_i, w> / ||w||, let rho+ = max(rho, 0), and let margins and ||p_t||_G be in units of
+    sqrt(s).  With loss="exp",
 
-        margin(w_t) >= rho - 4 (1 + ln n) (1 + 2 ln(t+1)) / (rho (t+1)^2)   if rho > 0      (Theorem 3.1)
-        margin(w_t) >= rho - 4 ln(n) / (rho t (t+3))                        if rho > 0
-        rho+^2 <= ||p_t||_G^2 <= rho+^2 + 8 ln(n) / (t+1)^2                 always          (Theorem 3.1)
+        margin(w_t) >= rho - 4 (1 + ln n) (1 + 2 ln(t+1)) / (rho (t+1)^2)   if rho > 0      (Theorem 3.1 of the paper)
+        margin(w_t) >= rho - 4 ln(n) / (rho t (t+3))                        if rho > 0      (Theorem 7)
+        rho+^2 <= ||p_t||_G^2 <= rho+^2 + 8 ln(n) / (t+1)^2                 always          (Theorem 3.1 of the paper)
 
-    So if rho <= 0, eps > 0 ends the run within sqrt(8 s ln n) / eps iterations.  With loss="logistic", shifted, and
-    b = e/(e-1) in place of the n of section 5.1,
+    Theorem 7, "Momentum without a logarithm", is in figures/THEOREMS.md; the rate 1/t^2 is that of Wang et al.  So if
+    rho <= 0 and eps > 0, the run ends within sqrt(8 s ln n) / eps iterations.  With loss="logistic", shifted=True and
+    b = e/(e-1),
 
-        margin(w_t) >= rho - 4 b ln((e-1) n) / (rho t (t+3))                if rho > 0,
+        margin(w_t) >= rho - 4 b ln((e-1) n) / (rho t (t+3))                if rho > 0      (Theorem 9)
 
-    and sum_i l(-m_i - ln n) < 1 always (proof: "The shifted logistic loss" there).  An iteration costs one product, and
-    so does the start.
+    and sum_i l(-m_i - ln n) < 1 for every t, whether the points are separable or not (Theorem 9, "The shifted logistic
+    loss").  An iteration costs one product, and so does the start.
 
     References
     ----------
@@ -7597,15 +7628,16 @@ def momentum(
 def _batch_perceptron_loop(
     G, k, until, alpha, m, total, total_m, hits, hits_m, norm2, column, diagonal, step
 ):
-    """w_k = P(w_{k-1} + eta_k z_i); ``total`` is the sum of the iterates, ``hits`` counts the rows taken.
+    """Run w_k = P(w_{k-1} + eta_k z_i).
 
-    m, total_m and hits_m are their products with G, and norm2[0] = ||w||^2.
+    ``total`` is the sum of the iterates, and ``hits`` counts how often each row was taken.  m, total_m and hits_m are
+    the products of alpha, total and hits with G, and norm2[0] = ||w||^2.
     """
     while k < until:
         i = np.argmin(m)
         eta = step / math.sqrt(k + 1.0)
         norm2[0] += eta * (2.0 * m[i] + eta * diagonal[i])
-        shrink = 1.0 / math.sqrt(max(1.0, norm2[0]))  # of P; rounding may make a square negative
+        shrink = 1.0 / math.sqrt(max(1.0, norm2[0]))  # rounding may make norm2 negative
         norm2[0] *= shrink * shrink
         column.fill(0.0)
         add_column(G, i, 1.0, column)
@@ -7629,9 +7661,9 @@ def batch_perceptron(
     max_iter: int = 1000,
     **options: Unpack[RunOptions],
 ) -> Result:
-    """Raise the least margin by one column of G in an iteration, that of the point which has it.
+    """Raise the least margin, with one column of G per iteration: that of the point of least margin.
 
-    Batch perceptron (Cotter et al., ICML 2012; ji21, appendix F): supergradient ascent on the least margin,
+    This is the batch perceptron (Cotter et al., ICML 2012; ji21, appendix F), supergradient ascent on the least margin:
 
         w_t = P(w_{t-1} + eta_t z_i),   i = argmin_i <z_i, w_{t-1}>,   eta_t = 1 / sqrt(s t),   w_0 = 0,
 
@@ -7642,18 +7674,19 @@ def batch_perceptron(
     G : array, shape (n, n), or Gram
         Signed Gram matrix.
     averaged : bool
-        alpha is the sum of the iterates, so that lower is the margin of their average; or it is the last iterate.
+        If True, alpha is the sum of the iterates, so that lower is the margin of their average.  If False, alpha is the
+        last iterate.
     max_iter : int
         Largest number of updates in this call.
     **options : tol, trace_at, keep_iterates, callback, start; see `RunOptions`
 
     See Also
     --------
-    adaptive_sampling : Draws the row instead, at the same cost.
+    adaptive_sampling : Draws the row at random, at the same cost.
 
     Notes
     -----
-    p counts the rows taken.  While lower >= 0, upper - lower = O(sqrt(s/t)).  An iteration costs one column.
+    p counts how often each row was taken.  If rho > 0, upper - lower = O(sqrt(s/t)).  An iteration costs one column.
 
     Examples
     --------
@@ -7685,7 +7718,7 @@ def batch_perceptron(
 def _draw(m, uniform, weights):
     """Return i with probability softmax(-m)_i for a uniform number in [0, 1), by inverting the distribution function.
 
-    By rounding the weights may not add up to the level; then it is the last i of any weight.
+    If the weights do not add up to the level because of rounding, the last i of positive weight is returned.
     """
     low = _least(m)
     total = 0.0
@@ -7705,10 +7738,11 @@ def _draw(m, uniform, weights):
 
 @njit(cache=_CACHE)
 def _sampling_loop(G, k, until, alpha, g, m, Gg, drawn, column, uniforms, momentum, step):
-    """ji21, section 4: `_momentum_loop` with ``drawn`` = e_i and ``column`` = G e_i for q and G q."""
+    """Run the method of section 4 of ji21: `_momentum_loop` with ``drawn`` = e_i and ``column`` = G e_i for q and G
+    q."""
     first = k
     while k < until:
-        i = _draw(m, uniforms[k - first], column)  # whose memory it fills with weights
+        i = _draw(m, uniforms[k - first], column)  # the weights use the memory of ``column``
         beta = k / (k + 1.0) if momentum else 0.0
         drawn[i] = 1.0
         column.fill(0.0)
@@ -7729,9 +7763,10 @@ def adaptive_sampling(
     max_iter: int = 1000,
     **options: Unpack[RunOptions],
 ) -> Result:
-    """Find the maximum margin by one column of G in an iteration, drawn at random.
+    """Find the maximum margin with one column of G per iteration, which is drawn at random.
 
-    Adaptive sampling (ji21, section 4): `momentum` with one row z_i, drawn with probability q_t, in place of Z'q_t,
+    This is adaptive sampling (ji21, section 4): `momentum` with one row z_i, where i is drawn from q_t, in place of
+    Z'q_t:
 
         g_t = beta_t (g_{t-1} + z_i),   w_{t+1} = w_t + theta (g_t + z_i),   i ~ q_t = softmax(-Z w_t).
 
@@ -7740,34 +7775,34 @@ def adaptive_sampling(
     G : array, shape (n, n), or Gram
         Signed Gram matrix.
     momentum : bool
-        beta_t = t/(t+1); or, if False, beta_t = 0, as in Theorem 4.1.
+        If True, beta_t = t/(t+1).  If False, beta_t = 0, as in Theorem 4.1 of the paper.
     step : float
         theta in units of 1/s, above 0.
     seed : int
-        Seed of the samples, at least 0: the same seed gives the same run, on any number of threads.
+        Seed of the samples, at least 0.  The same seed gives the same run on any number of threads.
     max_iter : int
         Largest number of updates in this call.
     **options : tol, trace_at, keep_iterates, callback, start; see `RunOptions`
 
     See Also
     --------
-    momentum : All rows in each step, at the cost of one product.
+    momentum : Takes all rows in each step, at the cost of one product.
 
     Notes
     -----
-    p = alpha / sum alpha.  An iteration costs one column.  Let margin(w) = min_i <z_i, w> / ||w||, and margins be in
-    units of sqrt(s).  Theorem 4.1, with the constants of its proof, is about momentum=False and step = sqrt(ln(n) / T):
-    with probability 1 - 2 delta,
+    p = alpha / sum alpha.  An iteration costs one column.  Let margin(w) = min_i <z_i, w> / ||w||, let margins be in
+    units of sqrt(s), and let rho > 0.  With momentum=False and step = sqrt(ln(n) / T), Theorem 4.1 of the paper, with
+    the constants of its proof, says that with probability 1 - 2 delta
 
         margin(w_T) >= rho - (1.5 sqrt(ln(n) / T) + sqrt(2 ln(1/delta) / T)) / rho - 1 / sqrt(delta T).
 
-    With momentum, which the paper leaves open, for every step
+    The paper leaves the rate with momentum open.  For every step > 0
 
         mean of margin(w_T) >= rho - 4 (ln(n) + T (step + ln cosh(step))) / (step rho T (T+3))
 
-    (proof: "Sampling with momentum" in figures/THEOREMS.md).  The rate 1/(rho T) is that of coresets (Gaertner &
-    Jaggi), the best on all data for weights on T points: of n unit rows with inner products c, T < n give a margin
-    of at most c / sqrt(c + (1-c)/T), all give sqrt(c + (1-c)/n).  New is that this method has it.
+    by Theorem 11, "Sampling with momentum", in figures/THEOREMS.md.  The gap of order 1/(rho T) is that of coresets
+    (Gaertner & Jaggi).  On some data no weights on T points do better: if all n rows have length 1 and inner products
+    c, T < n of them give a margin of at most c / sqrt(c + (1-c)/T), and all n give sqrt(c + (1-c)/n).
 
     References
     ----------
@@ -7815,9 +7850,9 @@ _SCHEDULES = {
 
 
 def _bounds(lam, lam0, max_iter, options):
-    """Return a function of (k, until): 1 / lambda_t, lambda_t = lam0 s(t), for t = k + 1 to ``until``.
+    """Return a function of (k, until) that gives 1 / lambda_t, lambda_t = lam0 s(t), for t = k + 1 to ``until``.
 
-    s is given by name, callable, or array of all s(t) from t = 1 on.
+    ``lam`` gives s by name, as a callable, or as the array of all s(t) from t = 1 on.
     """
     lam0 = _number(lam0, "lam0")
     if isinstance(lam, str):
@@ -7832,7 +7867,7 @@ def _bounds(lam, lam0, max_iter, options):
         last = _first_iteration(options) + _count(max_iter, "max_iter")
         if values.ndim != 1 or values.size < last:
             raise ValueError(
-                f"lam must hold a value for each of {last} iterations; got shape {values.shape}"
+                f"lam must be an array of at least {last} values, one for each iteration; got shape {values.shape}"
             )
         values = _nonnegative_values(values[:last].astype(np.float64), 0)
 
@@ -7847,7 +7882,7 @@ def _bounds(lam, lam0, max_iter, options):
 
 
 def _nonnegative_values(values, k):
-    """Return s(t) for t = k + 1, k + 2, ...; refuse a negative one."""
+    """Return the values s(t), for t = k + 1, k + 2, ...; raise an error if one is negative."""
     wrong = np.flatnonzero(~(values >= 0.0))
     if wrong.size:
         i = wrong[0]
@@ -7857,7 +7892,7 @@ def _nonnegative_values(values, k):
 
 @njit(cache=_CACHE)
 def _projected_step(z, mz, step, bound, alpha):
-    """alpha <- clip(z + step (1 - mz), 0, bound); return <z - alpha, alpha - the alpha before>."""
+    """Set alpha <- clip(z + step (1 - mz), 0, bound); return <z - alpha, alpha - the alpha before>."""
     uphill = 0.0
     for i in range(z.size):
         before = alpha[i]
@@ -7868,22 +7903,22 @@ def _projected_step(z, mz, step, bound, alpha):
 
 @njit(cache=_CACHE)
 def _extrapolate(alpha, previous, inertia, z):
-    """z <- alpha + inertia (alpha - previous), and then previous <- alpha."""
+    """Set z <- alpha + inertia (alpha - previous), and then previous <- alpha."""
     for i in range(z.size):
         z[i] = alpha[i] + inertia * (alpha[i] - previous[i])
         previous[i] = alpha[i]
 
 
 def _descent_step(G, step, options):
-    """Return the step with the products that it took to find it, as an array, and the seconds.
+    """Return the array (step, number of products that it took to find the step), and the seconds that it took.
 
-    Without a step it is a little less than 1 / ||G||_op.  A run that goes on takes the one of its start.
+    If ``step`` is None, it is a little less than 1 / ||G||_op.  A run with a ``start`` has the step of the start.
     """
     if step is not None:
         return np.array([_number(step, "step"), 0.0]), 0.0
     if options.get("start") is not None:
         return np.zeros(2), 0.0
-    G @ np.zeros(len(G))  # compiles, outside the clock
+    G @ np.zeros(len(G))  # compile the product before the clock starts
     begin = time.perf_counter()
     norm, products = _operator_norm(G)
     return np.array([1.0 / norm, products]), time.perf_counter() - begin
@@ -7891,9 +7926,9 @@ def _descent_step(G, step, options):
 
 @njit(cache=_CACHE)
 def _diagonal_loop(G, k, until, alpha, m, found, bounds, step):
-    """apidopoulos22, Algorithm 1, in alpha = -u; m = G alpha, and bounds are the 1 / lambda_t from t = k + 1 on.
+    """Run Algorithm 1 of apidopoulos22 with alpha = -u; m = G alpha, and bounds has 1 / lambda_t from t = k + 1 on.
 
-    found[0] is the step, unless this run has one of its own, above 0.
+    If ``step`` is 0, found[0] is the step.
     """
     first = k
     if step == 0.0:
@@ -7923,10 +7958,10 @@ def _inertial_loop(
     accel,
     restart,
 ):
-    """apidopoulos22, Algorithm 2, in alpha = -u; arguments as of `_diagonal_loop`.
+    """Run Algorithm 2 of apidopoulos22 with alpha = -u; bounds, step and found are those of `_diagonal_loop`.
 
-    ``previous`` is alpha one step ago, z the point that the step is taken from; m, previous_m and mz are their products
-    with G.  age[0] counts the steps from the last restart.
+    ``previous`` is alpha one step ago, and z is the point from which a step starts.  m, previous_m and mz are the
+    products of alpha, previous and z with G. age[0] counts the steps since the last restart.
     """
     first = k
     if step == 0.0:
@@ -7956,14 +7991,15 @@ def diagonal_descent(
     max_iter: int = 1000,
     **options: Unpack[RunOptions],
 ) -> Result:
-    """Descend on the hinge loss towards the maximum margin; stop early where labels may be wrong.
+    """Descend on the hinge loss towards the maximum margin; if labels may be wrong, stop early.
 
-    Hinge-loss diagonal descent (apidopoulos22, section 4, Algorithm 1).  With the margins m = Z w, one step of
-    projected gradient for each lambda_t on the dual of min_w (1/lambda_t) sum_i max(0, 1 - m_i) + ||w||^2 / 2:
+    This is hinge-loss diagonal descent (apidopoulos22, section 4, Algorithm 1).  For each lambda_t it takes one
+    projected gradient step on the dual of min_w (1/lambda_t) sum_i max(0, 1 - m_i) + ||w||^2 / 2, where m = Z w are the
+    margins:
 
         u_0 = 0,   u_t = clip(u_{t-1} - gamma G u_{t-1} - gamma, -1/lambda_t, 0),   w_t = -Z'u_t.
 
-    The result has alpha = -u and p = alpha / sum alpha.  One product per iteration.
+    The result has alpha = -u and p = alpha / sum alpha.  An iteration costs one product.
 
     Parameters
     ----------
@@ -7971,34 +8007,36 @@ def diagonal_descent(
         Signed Gram matrix.
     lam : str, callable or array
         s(t) in lambda_t = lam0 s(t): "1/log(1+t)", "1/sqrt(t)", "1/t", "1/t^2", "2^-t", a callable of t, or an array
-        with s(t) at [t - 1].  It must not be negative; 0 leaves u without a lower bound.
+        that has s(t) at index t - 1.  No s(t) may be negative; 0 leaves u without a lower bound.
     lam0 : float
-        Above 0, in the units of G.
+        Factor of s(t), above 0, in the units of G.
     step : float, optional
-        gamma itself, not in units of 1/s.  By default that of ``start``, or a little less than 1/||G||_op, the inverse
-        of the largest eigenvalue of G; at most 64 products find it, which the trace counts as spent before iteration 0.
+        gamma itself, not in units of 1/s.  The default is the step of ``start``, or without a start a little less than
+        1/||G||_op, where ||G||_op is the largest eigenvalue of G. At most 64 products find it; the trace counts them
+        before iteration 0.
     max_iter : int
         Largest number of updates in this call.
     **options : tol, trace_at, keep_iterates, callback, start; see `RunOptions`
 
     See Also
     --------
-    inertial_diagonal_descent : the same step with inertia
-    momentum : another method of one product per iteration, ahead where G is ill conditioned
-    max_margin : the exact solver
+    inertial_diagonal_descent : The same steps with inertia.
+    momentum : Another method with one product per iteration, which is faster if G is ill conditioned.
+    max_margin : The exact solver.
 
     Notes
     -----
-    Let gamma <= 1/||G||_op, and let lambda_t not rise.  Then D(u_t) = ||w_t||^2 / 2 + sum_i u_{t,i} never increases
-    (Lemma 5.3).  On separable data w_t -> w*, the separator of least norm with margins >= 1, for which rho = 1/||w*||;
-    with u* a minimiser of D over u <= 0, it does so linearly once lambda_t <= 1/||u*|| (Theorem 5.1).  If this holds
-    from t = 1 on, (5.4), with its constants repaired (figures/THEOREMS.md), is
+    Theorems, lemmas and equations are those of apidopoulos22.  Let gamma <= 1/||G||_op, and let lambda_t never rise.
+    Then D(u_t) = ||w_t||^2 / 2 + sum_i u_{t,i} never increases (Lemma 5.3).  If the data are separable, w_t tends to
+    w*, the separator of least norm with margins >= 1, and rho = 1/||w*||.  Let u* be a minimiser of D over u <= 0.  The
+    convergence is linear once lambda_t <= 1/||u*|| (Theorem 5.1).  If lambda_t <= 1/||u*|| from t = 1 on, then
 
         ||w_t - w*|| <= ||w*|| (1 + gamma mu)^(-t/2),   mu = 1 / (8 H^2 (A^2 + 2)),
         A = 3 ||w*|| / sqrt(2) + 2 sqrt(2) ||G||_op^(1/2) ||u*||,   H the Hoffman constant of (5.3).
 
-    This mu is tiny.  The distance is seen to fall as (1 - gamma nu)^t, where nu is the least positive eigenvalue of G
-    on the face of u*, the points with u*_i < 0.
+    This is (5.4) with the constants that "Departures from the papers" in figures/THEOREMS.md repairs.  This mu is tiny.
+    In experiments the distance falls as (1 - gamma nu)^t, where nu is the least positive eigenvalue of G on the face of
+    u*, the points with u*_i < 0.
 
     Examples
     --------
@@ -8035,15 +8073,15 @@ def inertial_diagonal_descent(
     max_iter: int = 1000,
     **options: Unpack[RunOptions],
 ) -> Result:
-    """Descend as `diagonal_descent` does, with inertia.
+    """Descend on the hinge loss as `diagonal_descent` does, with inertia.
 
-    Inertial diagonal descent (apidopoulos22, section 4, Algorithm 2).  The step of `diagonal_descent`, taken from a
-    point z_t further along: with the margins m = Z w, for each lambda_t
+    This is inertial diagonal descent (apidopoulos22, section 4, Algorithm 2).  It takes the steps of `diagonal_descent`
+    from a point z_t that inertia has moved ahead of u_{t-1}:
 
         z_t = u_{t-1} + (t/(t + accel)) (u_{t-1} - u_{t-2}),   u_t = clip(z_t - gamma G z_t - gamma, -1/lambda_t, 0),
 
-    w_t = -Z'u_t, from u_0 = u_{-1} = 0.  The result has alpha = -u and p = alpha / sum alpha.  One product per
-    iteration.
+    with w_t = -Z'u_t and u_0 = u_{-1} = 0.  The result has alpha = -u and p = alpha / sum alpha.  An iteration costs
+    one product.
 
     Parameters
     ----------
@@ -8056,35 +8094,37 @@ def inertial_diagonal_descent(
     step : float, optional
         gamma, as in `diagonal_descent`.
     restart : bool
-        Begin anew from u_t, with t counted from 1 again and no inertia at first, where inertia led uphill:
-        <z_t - u_t, u_t - u_{t-1}> > 0.  False is the paper's.
+        If True, the method begins anew from u_t whenever inertia has led uphill, that is if <z_t - u_t, u_t -
+        u_{t-1}> > 0: it counts t from 1 again, and its first step has no inertia.  False is the method of the paper.
     max_iter : int
         Largest number of updates in this call.
     **options : tol, trace_at, keep_iterates, callback, start; see `RunOptions`
 
     See Also
     --------
-    diagonal_descent : the same step without inertia; lam, lam0 and step
-    momentum : another method of one product per iteration, ahead where G is ill conditioned
-    max_margin : the exact solver
+    diagonal_descent : The same steps without inertia; it describes lam, lam0 and step.
+    momentum : Another method with one product per iteration, which is faster if G is ill conditioned.
+    max_margin : The exact solver.
 
     Notes
     -----
-    Let gamma <= 1/||G||_op, the inverse of the largest eigenvalue of G, let lambda_t not rise, let u* be a minimiser of
-    D(u) = ||Z'u||^2 / 2 + sum_i u_i over u <= 0, and w* = -Z'u*, on separable data the separator of least norm with
-    margins >= 1.
+    Let gamma <= 1/||G||_op, where ||G||_op is the largest eigenvalue of G, and let lambda_t never rise.  Let u* be a
+    minimiser of D(u) = ||Z'u||^2 / 2 + sum_i u_i over u <= 0, and w* = -Z'u*.  If the data are separable, w* is the
+    separator of least norm with margins >= 1.  Theorems 12 and 13 and Proposition 1 are those of "Inertial diagonal
+    descent" in figures/THEOREMS.md.
 
-    - Theorem 5.2, for accel >= 3 and lambda_t <= 1/||u*|| from t = 1 on: ||w_t - w*|| <= C/(t + accel - 1) with
-      C = (accel - 1) (||w_0||^2 - ||w*||^2 + 2 ||u_0 - u*||_1 + ||u_0 - u*||^2 / gamma)^{1/2}.
-      For the algorithm as it is listed we prove this with C for accel >= 2 + sqrt(5) = 4.24, and with sqrt(2) C for
-      3 <= accel < 4.24.
-    - D(u_t) + ||u_t - u_{t-1}||^2 / (2 gamma) never increases, with restarts or without.  On separable data w_t -> w*
-      in both cases, if lambda_t comes down to 1/||u*|| or less.
-    - Once the face of u*, the points with u*_i < 0, is found, ||w_t - w*|| has the envelope
-      t^(-accel/2) (1 - gamma nu)^(t/2), with nu the least positive eigenvalue of G on this face: half the exponential
-      rate of `diagonal_descent`.  With restarts it is measured to fall by 0.5 to 1.2 (gamma nu)^{1/2} a step.
-
-    Proofs of ours: "Inertial diagonal descent" in figures/THEOREMS.md.
+    - *Rate.*  Let the data be separable, accel >= 3, lambda_t <= 1/||u*|| from t = 1 on, and
+      C = (accel - 1) (||w_0||^2 - ||w*||^2 + 2 ||u_0 - u*||_1 + ||u_0 - u*||^2 / gamma)^{1/2}.  Theorem 5.2 of the
+      paper has ||w_t - w*|| <= C/(t + accel - 1), in a count of steps that begins with u_0 = u_1.  In the count of
+      steps above, and without restarts, ||w_t - w*|| <= C/(t + accel) if accel >= 2 + sqrt(5) = 4.24, and sqrt(2) times
+      as much if 3 <= accel < 4.24 (Theorem 12).
+    - *Convergence.*  D(u_t) + ||u_t - u_{t-1}||^2 / (2 gamma) never increases, with restarts and without.  If the data
+      are separable and lambda_t comes down to 1/||u*|| or less, w_t tends to w* in both cases (Theorem 13).
+    - *Linear rate without restarts.*  Once the support is the face of u*, the points with u*_i < 0, and stays so,
+      ||w_t - w*|| is at most a constant times t^(-accel/2) (1 - gamma nu)^(t/2), where nu is the least positive
+      eigenvalue of G on this face (Proposition 1).  This is half the exponential rate of `diagonal_descent`.
+    - *Linear rate with restarts.*  We measure it and do not prove it: ln ||w_t - w*|| falls by 0.5 to 1.2 times
+      (gamma nu)^{1/2} per step.
 
     References
     ----------
@@ -8117,14 +8157,17 @@ def inertial_diagonal_descent(
 
 @njit(cache=_CACHE)
 def _penalised_step(alpha, m, shrink, gain):
-    """alpha <- shrink alpha + gain [m < 1]."""
+    """Set alpha <- shrink alpha + gain [m < 1]."""
     for i in range(m.size):
         alpha[i] = shrink * alpha[i] + (gain if m[i] < 1.0 else 0.0)
 
 
 @njit(cache=_CACHE)
 def _homotopic_loop(G, k, until, alpha, m, a, b, scale):
-    """alpha <- (1 - eta_t lambda_t) alpha + (eta_t / n) [m < 1], m = G alpha; step is s eta_t, penalty lambda_t / s."""
+    """Run alpha <- (1 - eta_t lambda_t) alpha + (eta_t / n) [m < 1].
+
+    m = G alpha, step = s eta_t, and penalty = lambda_t / s.
+    """
     while k < until:
         step = (k + 1.0) ** -b
         penalty = (k + 1.0) ** -a
@@ -8143,32 +8186,33 @@ def homotopic_subgradient(
     max_iter: int = 1000,
     **options: Unpack[RunOptions],
 ) -> Result:
-    """Take subgradient steps on the hinge loss under a vanishing penalty, for comparison with `diagonal_descent`.
+    """Take subgradient steps on the hinge loss with a vanishing penalty, for comparison with `diagonal_descent`.
 
-    Homotopic subgradient method (Molitor, Needell & Ward 2021), the comparator of apidopoulos22.  With the margins m =
-    G alpha = Z w, subgradient steps on (1/n) sum_i max(0, 1 - m_i) + (lambda_t / 2) ||w||^2 under a vanishing penalty:
+    This is the homotopic subgradient method (Molitor, Needell & Ward 2021), with which apidopoulos22 compares its
+    methods.  It takes subgradient steps on (1/n) sum_i max(0, 1 - m_i) + (lambda_t / 2) ||w||^2, where m = G alpha = Z
+    w are the margins:
 
-        alpha <- (1 - eta_t lambda_t) alpha + (eta_t / n) [m_i < 1],   lambda_t = s t^-a,  eta_t = t^-b / s,
+        alpha_i <- (1 - eta_t lambda_t) alpha_i + (eta_t / n) [m_i < 1],   lambda_t = s t^-a,  eta_t = t^-b / s,
 
-    where s = max_i G_ii, [.] is 1 where the inequality holds and else 0, and alpha begins at 0.
+    where s = max_i G_ii, and [m_i < 1] is 1 if m_i < 1 and 0 otherwise.  The run starts at alpha = 0.
 
     Parameters
     ----------
     G : array, shape (n, n), or Gram
         Signed Gram matrix.
     a, b : float
-        Exponents above 0 with a + b <= 1, so that the shrinkage sums to infinity.
+        Exponents above 0 with a + b <= 1, so that the sum of all eta_t lambda_t is infinite.
     max_iter : int
         Largest number of updates in this call.
     **options : tol, trace_at, keep_iterates, callback, start; see `RunOptions`
 
     See Also
     --------
-    diagonal_descent, inertial_diagonal_descent : the methods of apidopoulos22
+    diagonal_descent, inertial_diagonal_descent : The methods of apidopoulos22.
 
     Notes
     -----
-    p = alpha / sum alpha.  One product per iteration.
+    p = alpha / sum alpha.  An iteration costs one product.
 
     References
     ----------
@@ -8199,48 +8243,50 @@ def homotopic_subgradient(
 # 8.4 own methods
 # ------------------------------------------------------------------------------------------------------
 #
-# After every product the problem in the span of all past ones is solved, which takes no product.  An iteration is
+# After every product `subspace_perceptron` solves the problem in the span of all past products, which takes no product.
+# An iteration is
 #
-#   1. `_extend`: the product Z'q; its component outside the span is a new vector of the basis.
-#   2. `_mix`: p, the shortest mixture of p, the last q and their mean.  ||p||_G bounds the margin from above.
-#   3. `_settle`: mu as the theorems allow, and by `_minimize` the minimum of phi over the span: y, and the next q.
+#   1. `_extend` makes the product Z'q.  Its component outside the span becomes a new vector of the basis.
+#   2. `_mix` sets p to the shortest mixture of p, the last q and their mean.  ||p||_G bounds the margin from above.
+#   3. `_settle` chooses mu as the theorems allow.  `_minimize` minimises phi over the span, which gives y and the next
+#      q.
 
 _TAU = 0.5  # the descent begins with a step of this length along the new vector of the basis
 _LAMBDA = -math.log(1.0 - _TAU) - _TAU  # the weight of the tilt
-_THETA = 0.04  # a descent without mu ends at a gradient of this times ||p||_G
-_NEWTON_STEPS = 40  # a descent ends after so many that do not halve the gradient: it is rounding
+_THETA = 0.04  # a descent with mu = 0 ends once the gradient is at most this times ||p||_G
+_NEWTON_STEPS = 40  # a descent ends after so many steps that do not halve the gradient: what is left is rounding
 
-# The columns of the small problem: of some mixtures p_j and their Z'p_j, p is the shortest mixture.
+# The columns of the small problem, which finds the shortest mixture p of some p_j from their Z'p_j
 _SHORTEST = 0  # p itself
 _MEAN = 1  # the mean of the q of this phase, with weights 1 / r^2
-_FIRST_RECENT = 2  # from here on the recent q; the last column is the latest
+_FIRST_RECENT = 2  # the recent q are from this column on; the last column has the latest
 _COLUMNS = 16
 
 
 class _Span(NamedTuple):
-    """Keep the span of past Z'q, by an orthonormal basis v_0, v_1, ..., and points in it; lengths in units of sqrt(s).
+    """The span of past Z'q, as an orthonormal basis v_0, v_1, ..., and points in it; lengths are in units of sqrt(s).
 
-    The first five arrays have a row for each v_j, and grow with the basis.
+    The first five arrays grow with the basis.  The first four have a row for each v_j.
     """
 
-    # (k, d) the v_j themselves if G has coordinates, else (k, 0): then inner products are taken by weights and margins
+    # (k, d) the v_j themselves if G has coordinates, else (k, 0): then weights and margins give the inner products
     coordinates: np.ndarray
     margins: np.ndarray  # (k, n) Z v_j
     weights: np.ndarray  # (k, n) v_j = Z' weights_j
     y: np.ndarray  # (k,) the minimiser of phi
-    # (1 + k, 16) the columns of the small problem; row 0 is the length of the component outside the basis
+    # (1 + k, 16) the columns of the small problem; row 0 has the lengths of the components outside the basis
     points: np.ndarray
     mixtures: np.ndarray  # (16, n) their weights p_j: points_j = Z'p_j
     q: np.ndarray  # (n,) the weights of the next product
     tilt: np.ndarray  # (n,) 1 - sum_j <z_i, v_j>^2
     lower: np.ndarray  # (1,) L, the margin of alpha
-    mu: np.ndarray  # (1,) that of phi; 0 until the points are separated
+    mu: np.ndarray  # (1,) the mu of phi; 0 until the points are separated
     phase_mu: np.ndarray  # (1,) mu where the phase began; inf before the first phase
     phase_sum: np.ndarray  # (1,) the sum of 1 / r^2 over the products of the phase
 
 
 def _new_span(n, d):
-    """Return the span of nothing, for rows of d coordinates."""
+    """Return an empty span, for n rows of d coordinates."""
     return _Span(
         coordinates=np.zeros((0, d)),
         margins=np.zeros((0, n)),
@@ -8258,7 +8304,7 @@ def _new_span(n, d):
 
 
 def _negligible(G):
-    """Return the squared length, in units of s, below which a component is rounding, also after Gram-Schmidt."""
+    """Return the squared length, in units of s, below which a component may be rounding alone, after Gram-Schmidt."""
     rounding = G.rounding()
     return 16.0 * rounding.square + (100.0 * max(rounding.length, _sum_error(G.n))) ** 2
 
@@ -8266,8 +8312,8 @@ def _negligible(G):
 def _extend(G, span, sqrt_s, negligible):
     """Make the product u = Z'q and let its component outside the span join the basis.
 
-    Returns u in the new basis and the length r of that component.  If rounding may be all of it, it does not join: it
-    stands in row 0 of u, and r is 0.
+    Return u in the new basis, and the length r of that component.  If the component may be rounding alone, it does not
+    join the basis: entry 0 of u has its length, and r is 0.
     """
     # 1. The product, and Gram-Schmidt twice: u = sum_j t_j v_j + (the component), which is Z' residual.
     q = span.q
@@ -8307,11 +8353,12 @@ def _extend(G, span, sqrt_s, negligible):
 
 
 def _newton_step(M, q, mean, downhill, mu, damping, least_weight):
-    """Return the Newton step for phi at its gradient -downhill; M are the margins of the basis, ``mean`` is M q.
+    """Return the Newton step for phi, whose gradient is -downhill; M has the margins of the basis, and ``mean`` is M q.
 
-    The Hessian is mu + M diag(q) M' - mean mean'.  It is taken from the points of more than the least weight.  With
-    mu = 0 it is damped: it may be 0, where one point has all weight, or far below its trace along the gradient, where
-    phi has no minimum.
+    The Hessian is mu I + M diag(q) M' - mean mean'.  The step computes it from the points whose weight is above the
+    least
+    weight.  With mu = 0 the Hessian is damped: it may be 0 if one point has all the weight, and if phi has no minimum,
+    it may be far smaller along the gradient than its trace.
     """
     active = np.flatnonzero(q > least_weight)
     columns = M.take(active, axis=1)
@@ -8325,11 +8372,11 @@ def _newton_step(M, q, mean, downhill, mu, damping, least_weight):
 
 
 def _minimize(span, alpha, mu, accuracy):
-    """Minimise phi(y) = mu ||y||^2 / 2 + ln sum_i exp(lambda tilt_i - (M'y)_i), M the margins of the basis.
+    """Minimise phi(y) = mu ||y||^2 / 2 + ln sum_i exp(lambda tilt_i - (M'y)_i), where M has the margins of the basis.
 
-    Newton steps end at a gradient of length ``accuracy`` or less, with mu = 0 also at the first y that separates, and
-    where rounding lets the gradient get no shorter.  Sets y, mu and q = softmax(lambda tilt - M'y), keeps the alpha of
-    the largest margin, and returns phi(y).
+    Newton steps end once the gradient has the length ``accuracy`` or less, or rounding keeps it from getting shorter.
+    With mu = 0 they also end at the first y that separates the points.  Set y, mu and q = softmax(lambda tilt - M'y),
+    keep the alpha of the largest margin, and return phi(y).
     """
     y = span.y
     M = span.margins
@@ -8338,10 +8385,10 @@ def _minimize(span, alpha, mu, accuracy):
     tilt = _LAMBDA * span.tilt
 
     def phi(norm2, m, q):
-        """Return phi at a y of ||y||^2 = norm2 and M'y = m, and set q."""
+        """Return phi at the y with ||y||^2 = norm2 and M'y = m, and set q."""
         return 0.5 * mu * norm2 + _softmax(m - tilt, q)
 
-    # 1. Begin at y or, after another mu, at the multiple of y with the same mu y, if phi is smaller there.
+    # 1. Begin at y.  If mu has changed, begin at the multiple of y that has the same mu y, if phi is smaller there.
     m = y @ M
     factor = span.mu[0] / mu if span.mu[0] > 0.0 else 1.0
     value = phi(y @ y, m, q)
@@ -8354,9 +8401,9 @@ def _minimize(span, alpha, mu, accuracy):
     span.mu[0] = mu
 
     damping = 1e-9
-    share = 1.0  # of the last Newton step that was taken
-    shortest2 = math.inf  # ||gradient||^2, the least so far
-    stalled = 0  # steps in a row that did not halve the gradient
+    share = 1.0  # the share of the last Newton step that was taken
+    shortest2 = math.inf  # the least ||gradient||^2 so far
+    stalled = 0  # number of steps in a row that did not halve the gradient
     while stalled < _NEWTON_STEPS:
         # 2. The gradient.
         mean = M @ q
@@ -8367,7 +8414,8 @@ def _minimize(span, alpha, mu, accuracy):
         stalled = 0 if slope2 < 0.25 * shortest2 else stalled + 1
         shortest2 = min(shortest2, slope2)
 
-        # 3. The Newton step, damped more after one that was too long, and less after one that gained little.
+        # 3. The Newton step.  It is damped more after a step that was too long, and less after a step that gained
+        #    little.
         if share < 1.0:
             damping = min(1e-9, 10.0 * damping)
         elif stalled > 0:
@@ -8375,7 +8423,7 @@ def _minimize(span, alpha, mu, accuracy):
         least_weight = min(1e-9, 0.1 * accuracy) / q.size
         step = _newton_step(M, q, mean, downhill, mu, damping, least_weight)
 
-        # 4. Halve it until phi falls by a quarter of what the slope promises.
+        # 4. Halve the step until phi falls by a quarter of what the slope promises.
         m_step = step @ M
         promise = step @ downhill
         share = 1.0
@@ -8401,10 +8449,11 @@ def _minimize(span, alpha, mu, accuracy):
 
 @njit(cache=_CACHE)
 def _shortest(K):
-    """Return the weights c of a short mixture of points, by their inner products K: c'Kc is nearly least.
+    """Return the weights c of a short mixture of points, whose inner products are K: c'Kc is close to its minimum.
 
-    It begins at the shorter of the first two points.  An exchange moves weight from the point of largest (K c)_j to
-    that of the least, by exact line search.  The theorems ask that the first one goes to the last point.
+    The search begins at the shorter of the first two points.  An exchange moves weight from the point of the largest
+    (K c)_j to that of the least (K c)_j, by exact line search.  The theorems need the first exchange to go to the last
+    point.
     """
     leaving = 0 if K[0, 0] <= K[1, 1] else 1
     entering = len(K) - 1
@@ -8426,8 +8475,8 @@ def _shortest(K):
 
 
 def _mix(span, u, r):
-    """Enter u = Z'q into the columns of the small problem, and find the shortest mixture of them."""
-    # 1. The first product is in all columns; later ones are in the last, and the oldest goes.
+    """Enter u = Z'q into the columns of the small problem, and find the shortest mixture of the columns."""
+    # 1. The first product fills all columns.  A later product becomes the last column, and the oldest product leaves.
     points = span.points
     mixtures = span.mixtures
     if u.size <= 1 + (r > 0.0):
@@ -8446,7 +8495,7 @@ def _mix(span, u, r):
         points[:, _MEAN] += share * (u - points[:, _MEAN])
         mixtures[_MEAN] += share * (span.q - mixtures[_MEAN])
 
-    # 3. The shortest mixture, unless rounding makes it longer than the one at hand.
+    # 3. The shortest mixture, unless rounding makes it longer than the previous p.
     c = _shortest(points.T @ points)
     x = points @ c
     if x @ x < points[:, _SHORTEST] @ points[:, _SHORTEST]:
@@ -8456,11 +8505,11 @@ def _mix(span, u, r):
 
 
 def _next_mu(span, mu, gap2, Lambda, least_mu):
-    """Return the mu of the next minimum; see the phases in the proof of Theorem 2.
+    """Return the mu of the next minimum; the proof of Theorem 2 in figures/THEOREMS.md defines the phases.
 
-    It is at most mu, and at most gap2 / Lambda with gap2 = U^2 - L^2, but never below ``least_mu``.  Where the sum over
-    the phase ends it, mu is half of what it was when the phase began.  Before the first phase, and after a mu of
-    ``least_mu``, where only rounding is left, the gap alone counts.
+    The next mu is at most mu, and at most gap2 / Lambda with gap2 = U^2 - L^2, but never below ``least_mu``.  If the
+    phase ends by its sum, the next mu is at most half of the mu with which the phase began.  Before the first phase,
+    and once mu is ``least_mu``, where only rounding is left, the gap alone determines the next mu.
     """
     if mu <= least_mu:
         mu = math.inf
@@ -8471,16 +8520,16 @@ def _next_mu(span, mu, gap2, Lambda, least_mu):
 
 
 def _settle(span, alpha, u, r):
-    """Solve the problem in the span, after a product u = Z'q with the component r outside it: set p, mu, y and q.
+    """Solve the problem in the span, after a product u = Z'q: set p, mu, y and q.
 
-    "Subspace perceptron" in figures/THEOREMS.md has the theorems, and the phases in which mu falls.  U and L are the
+    r is the length of the component of u outside the old span.  "Subspace perceptron" in figures/THEOREMS.md has the theorems, and the phases in which mu falls.  U and L are the
     ends of the interval, in units of sqrt(s).
     """
-    # 1. Take q into the mixture p, of length U.
+    # 1. Take q into the mixture p; U is the length of Z'p.
     _mix(span, u, r)
     upper2 = span.points[:, _SHORTEST] @ span.points[:, _SHORTEST]
 
-    # 2. Leave all as it is where only rounding is left: at a mu below ``least_mu`` margins have no digits.
+    # 2. Change nothing if only rounding is left: at a mu below ``least_mu`` margins have no correct digits.
     mu = span.mu[0]
     upper = math.sqrt(upper2)
     least_mu = 1e-12 * upper
@@ -8488,7 +8537,7 @@ def _settle(span, alpha, u, r):
     if span.y.size == 0 or upper < 1e-16 or is_exhausted:
         return
 
-    # 3. Until the points are separated, minimise without mu.  From the separator on mu y is to be as long as U.
+    # 3. Until the points are separated, minimise with mu = 0.  The first mu after that makes ||mu y|| = U.
     if mu == 0.0:
         _minimize(span, alpha, 0.0, _THETA * upper)
         if not span.lower[0] > 0.0:
@@ -8502,8 +8551,8 @@ def _settle(span, alpha, u, r):
     if gap2 <= 0.02 * upper2:
         span.tilt[:] = 0.0
 
-    # 5. Minimise.  Halve mu while r is 0, or the minimum ends the phase and r is short: the span has what matters at
-    #    this mu.
+    # 5. Minimise.  Halve mu and minimise again if r is 0, or if the minimum ends the phase and r is short: then the
+    #    span already has what matters at this mu.
     while True:
         if mu <= 0.5 * span.phase_mu[0]:
             span.phase_mu[0] = mu
@@ -8518,7 +8567,7 @@ def _settle(span, alpha, u, r):
 
 
 def _cut(span):
-    """Cut the span down to that of the shortest mixture, the mean of the phase and the minimiser."""
+    """Cut the span down to the span of the shortest mixture, the mean of the phase and the minimiser."""
     span.points[:, _FIRST_RECENT:] = span.points[:, :1]
     span.mixtures[_FIRST_RECENT:] = span.mixtures[_SHORTEST]
     basis = np.linalg.qr(np.column_stack((span.points[1:, :_FIRST_RECENT], span.y)))[0].T
@@ -8531,13 +8580,16 @@ def _cut(span):
 
 
 def _subspace_loop(G, k, until, alpha, *arrays_and_parameters):
-    """Bring Z'q into the span by a product; p, mu, y and the next q take none.  memory counts vectors of the basis."""
+    """Bring Z'q into the span by one product per iteration; p, mu, y and the next q take no product.
+
+    ``memory`` is the largest number of vectors in the basis.
+    """
     count = len(_Span._fields)
     span = _Span(*arrays_and_parameters[:count])
     sqrt_s, memory, negligible, stops, eps = arrays_and_parameters[count:]
     dimension = span.coordinates.shape[1] or G.n
     while k < until:
-        # 1. Halt if a product, which is not counted, confirms what the span says.
+        # 1. If the span says that the run is done, halt if a fresh product confirms it.  That product is not counted.
         p = span.mixtures[_SHORTEST]
         shortest = span.points[:, _SHORTEST]
         is_short = k > 0 and sqrt_s * math.sqrt(shortest @ shortest) <= eps
@@ -8546,7 +8598,7 @@ def _subspace_loop(G, k, until, alpha, *arrays_and_parameters):
             if (stops and bounds.lower > 0.0) or bounds.upper <= eps:
                 return k
 
-        # 2. Make room, make the product, and solve the problem in the span.
+        # 2. Make room in the basis, make the product, and solve the problem in the span.
         if memory <= span.y.size < min(G.n, dimension):
             _cut(span)
         u, r = _extend(G, span, sqrt_s, negligible)
@@ -8565,63 +8617,66 @@ def subspace_perceptron(
     max_iter: int = 1000,
     **options: Unpack[RunOptions],
 ) -> Result:
-    """Find a separator in few products where margins are small, if there is memory for a vector per product.
+    """Find a separator in few products if margins are small and memory can hold a vector per product.
 
-    Subspace perceptron: after N products a separator, or a certificate ||p||_G = O(ln(n) sqrt(s) / N^(3/2)).
+    After N products the subspace perceptron has a separator, or a certificate ||p||_G = O(ln(n) sqrt(s) / N^(3/2)).
 
-    It keeps the span V_k of all past products Z'p_j, by an orthonormal basis v_0, ..., v_{k-1}, and solves the problem
-    in it afresh, which takes no product.  The weights are tilted by T_k, the part of each row z_i that the span leaves
-    out.  With lengths in units of sqrt(s), s = max_i G_ii, P_k the projection on V_k, lambda = ln 2 - 1/2, and mu = 0
-    until the points are separated,
+    The method keeps the span V_k of all past products Z'p_j, as an orthonormal basis v_0, ..., v_{k-1}.  After each
+    product it solves the problem in V_k again, which takes no product.  The weights are tilted by T_k, the part of each
+    row z_i outside the span.  Let lengths be in units of sqrt(s), s = max_i G_ii, let P_k be the projection on V_k, let
+    lambda = ln 2 - 1/2, and let mu = 0 until the points are separated.  Then
 
         phi_k(y) = mu ||y||^2 / 2 + ln sum_i exp(lambda T_k(i) - <z_i, y>)  on V_k,   T_k(i) = 1 - ||P_k z_i||^2,
         p_k = softmax(lambda T_k - Z y_k) for y_k near the minimum,   r_k v_k = Z'p_k - P_k Z'p_k,   ||v_k|| = 1.
 
-    alpha is the y_k of the largest margin L; its weights may have either sign.  p is the shortest mixture found of p,
-    of the last 14 p_j and of the mean of the p_j since mu was halved, with weights 1/r_j^2.  From the first separator
-    on mu is at most (U^2 - L^2) / (ln n + lambda), U = ||p||_G, and is halved where the theory allows.
+    alpha has the weights of the y_k of the largest margin L; they may have either sign.  p is a short mixture of p, of
+    the last 14 p_j, and of the mean of the p_j since mu was halved, with weights 1/r_j^2.  From the first separator on,
+    mu is at most (U^2 - L^2) / (ln n + lambda), where U = ||p||_G, and the method halves mu whenever the theory allows
+    it.
 
     Parameters
     ----------
     G : array, shape (n, n), or Gram
         Signed Gram matrix.
     eps : float
-        Stop as "infeasible" at ||p||_G <= eps, not scaled by sqrt(s); 0: never.
+        The run stops as "infeasible" once ||p||_G <= eps.  eps is absolute, in the units of sqrt(s); 0 never stops the
+        run.
     memory : float
-        Bytes for the basis; it has room for five vectors at least.  A vector takes 16 n, with features 16 n + 8 d.  The
-        p_j take another 128 n.  A larger span is cut down to that of p, the mean and y_k: no bound is lost, but the
-        theorems end there.
+        Bytes for the basis, which always has room for five vectors.  A vector takes 16 n bytes, or 16 n + 8 d with
+        features.  The p_j take another 128 n bytes.  Once the basis is full, the span is cut down to the span of p, the
+        mean and y_k.  The bounds found so far remain, but the theorems do not hold from there on.
     stop : {None, "separated"}
-        Go on towards the maximum margin, or end at G alpha > 0.
+        None goes on towards the maximum margin; "separated" stops the run once G alpha > 0.
     max_iter : int
         Largest number of updates in this call.
     **options : tol, trace_at, keep_iterates, callback, start; see `RunOptions`
 
     See Also
     --------
-    snkp, momentum : of order 1 / rho products, with no basis to keep
-    max_margin : the exact solver, ahead where rows of G can be had
+    snkp, momentum : Take of the order of 1 / rho products, and keep no basis.
+    max_margin : The exact solver, which is faster if G can give rows.
 
     Notes
     -----
-    In both theorems ||p||_G, rho, e, lower and upper are in units of sqrt(s), too.
+    Both theorems are proved in "Subspace perceptron" in figures/THEOREMS.md.  In both, ||p||_G, rho, e, lower and upper
+    are in units of sqrt(s).
 
     Theorem 1.  Let R = 2 (ln n + lambda).  After N products either Z y_N > 0 or ||p||_G <= (R + 1/4) / (0.96 N^(3/2)).
-    So after floor(((R + 1/4) / (0.96 e))^(2/3)) + 1 products either the points are separated or no margin is as large
-    as e, and ||p||_G < e proves it, where `snkp` and `momentum` take (8 ln n)^(1/2) / e.  Up to logarithms, no
-    deterministic method that sees Z by products alone does with fewer on all data (Kornowski & Shamir).
-    Proof: "Subspace perceptron" in figures/THEOREMS.md.
+    So after floor(((R + 1/4) / (0.96 e))^(2/3)) + 1 products either the points are separated, or ||p||_G < e proves
+    that no margin is as large as e.  `snkp` and `momentum` take (8 ln n)^(1/2) / e products for that.  Up to
+    logarithms, every deterministic method that uses products with Z alone needs as many products as this method on some
+    data (Kornowski & Shamir).
 
-    Theorem 2.  From the separator on, upper - lower <= g upper within
-    200 (R^2 / (g rho^2))^(1/3) + log2(28 / (g rho^2)) + 1 products more, for any gap 0.0101 <= g <= 1/2 and n >= 4, if
-    no r_k is 0 before the span holds all points.  Below a gap of 1 % there is no tilt and no claim.
-    Proof: "Subspace perceptron" in figures/THEOREMS.md.
+    Theorem 2.  Let rho > 0, n >= 4 and 0.0101 <= g <= 1/2, and let no r_k be 0 before the span holds all points.  Once
+    there is a separator, upper - lower <= g upper within 200 (R^2 / (g rho^2))^(1/3) + log2(28 / (g rho^2)) + 1 further
+    products.  From a relative gap of 1.005 % on, the method has no tilt, and the theorem claims nothing.
 
-    The theorems are about exact arithmetic.  A piece r_k v_k that may be all rounding is left out: r_k below some
-    1e-14 (n + d) with features, 6e-8 n^(1/2) with a dense G.  Newton steps may stop before they reach
-    the gradient that Theorem 1 asks for; with features this was seen at ||p||_G < 1e-8 sqrt(s) alone.
+    The theorems are about exact arithmetic.  A component r_k v_k that may be rounding alone does not join the basis:
+    with features one with r_k below about 1e-14 (n + d), with a dense G one below about 6e-8 n^(1/2).  Newton steps may
+    stop before the gradient is as short as Theorem 1 needs; with features we saw this only at ||p||_G < 1e-8 sqrt(s).
 
-    One product per iteration.  Besides, product k takes O(k (n + d)) operations, and each Newton step O(k^2 n).
+    An iteration costs one product.  In addition, iteration k takes O(k (n + d)) operations, and each of its Newton
+    steps takes O(k^2 n).
 
     References
     ----------
@@ -8661,12 +8716,15 @@ def subspace_perceptron(
 # 8.5 other norms
 # ------------------------------------------------------------------------------------------------------
 #
-# The margin in a norm N is the value of a game: w in the ball N(w) <= 1 against p in the simplex, with payoff <w, Z'p>.
-# All loops are written once over norms.  For several classes, and for rows (n, k, d), w and Z'p are tables, (k, d).
+# The margin in a norm N is the value of a game: w in the ball N(w) <= 1 plays against p in the simplex, and the payoff
+# is <w, Z'p>.  The same loops serve all norms.  For several classes, and for rows (n, k, d), w and Z'p are tables, (k,
+# d).
 
 
 class Norm(NamedTuple):
-    """Bring a norm N of your own, on vectors, (d,), or on tables, (k, d), by five functions.  NORMS has the named ones.
+    """Define a norm N of your own by five functions.
+
+    N is a norm of vectors, (d,), or of tables, (k, d).  The dict NORMS has the norms that fastmargin names.
 
     Attributes
     ----------
@@ -8674,20 +8732,21 @@ class Norm(NamedTuple):
     dual : callable, u -> N*(u) = max_{N(v) <= 1} <v, u>, rounded up
     project : callable, w -> argmin_{N(v) <= 1} ||v - w||_2; `steepest_descent` does not use it
     steepest : callable, u -> a v with N(v) <= 1 and <v, u> = N*(u)
-    radius : callable, shape -> the largest ||v||_2 of this shape with N(v) <= 1, or a number above it
+    radius : callable, shape -> the largest ||v||_2 over the v of this shape with N(v) <= 1, or a larger number
 
     See Also
     --------
-    norm_margin, steepest_descent : take a norm
+    norm_margin, steepest_descent : Take a norm.
 
     Notes
     -----
-    Certificates rely on ``value``, ``dual`` and ``radius``: a value or a dual norm that is too small makes them false.
-    Multiply by 1 + 1e-12 where your function may round down.
+    Certificates rely on ``value``, ``dual`` and ``radius``: they are false if one of these functions returns too small
+    a
+    number.  If your function may round down, multiply what it returns by 1 + 1e-12.
 
     Examples
     --------
-    The norm max_j |w_j| / c_j, for weights in a box:
+    The norm max_j |w_j| / c_j, whose ball is a box:
 
     >>> c = np.array([1.0, 2.0])
     >>> box = fm.Norm(
@@ -8759,9 +8818,9 @@ _L2_NORM = Norm(
 
 
 def _singular_values(W):
-    """Return bounds above the singular values: neither the largest nor the sum is below the true one.
+    """Return the singular values of W rounded up, so that neither their maximum nor their sum is below the true one.
 
-    Proof: "Singular values, rounded up" in figures/THEOREMS.md.
+    Proof: Theorem 18, "Singular values, rounded up", in figures/THEOREMS.md.
     """
     W = np.atleast_2d(W)
     U, S, V = np.linalg.svd(W, full_matrices=False)
@@ -8803,10 +8862,9 @@ NORMS = {
 
 @njit(cache=_CACHE)
 def _eliminate(L, x):
-    """x <- A^-1 x, by Crout's elimination with exchanges of rows; L is A, and is overwritten.  Returns False if A is
-    singular.
+    """Set x <- A^-1 x by Crout's elimination with exchanges of rows; return False if A is singular.
 
-    A = L U.  The columns of U are rows here, so that all sums are over rows.
+    L is A when it is given, and is overwritten.  A = L U.  U is stored transposed, so that all sums are over rows.
     """
     n = x.size
     U = np.empty((n, n))
@@ -8837,7 +8895,7 @@ def _eliminate(L, x):
 
 
 def _solution(A, b):
-    """Return A^-1 b, or NaN if A is singular; A may be overwritten."""
+    """Return A^-1 b, or an array of NaN if A is small and singular; A may be overwritten."""
     if len(A) ** 3 >= 3 * _SHORT:
         return np.linalg.solve(A, b)
     x = b.copy()
@@ -8845,7 +8903,7 @@ def _solution(A, b):
 
 
 class _Play(NamedTuple):
-    """A pair of strategies, and their products."""
+    """A pair of strategies (w, p), and their products with Z."""
 
     w: np.ndarray
     p: np.ndarray  # (n,)
@@ -8854,14 +8912,14 @@ class _Play(NamedTuple):
 
 
 class _Game(NamedTuple):
-    """The rows z_i as a Gram, and the norm.  Rows of pairs are those of `pair_gram` times sqrt(2)."""
+    """The rows z_i as a Gram, and the norm.  The rows of pairs are those of `pair_gram` times sqrt(2)."""
 
     G: Gram
     norm: Norm
     shape: tuple  # of w
-    scale: float  # 2 for pairs, otherwise 1: Z w is this times `margins` of G
-    power: float  # a power of two: G has the rows z_i / power, at most 1 long
-    # By rounding, of <z_i, w> over ||w||_2, and of Z'p in length; both over this power
+    scale: float  # 2 for pairs, otherwise 1: Z w is `scale` times what G._margins returns
+    power: float  # a power of two: G has the rows z_i / power, whose lengths are at most 1
+    # A bound on the rounding error of <z_i, w> / ||w||_2 and of the length of Z'p, both divided by `power`
     error: float
 
     def margins(self, w):
@@ -8879,7 +8937,7 @@ class _Game(NamedTuple):
         return self.norm.radius(self.shape) * length
 
     def rows(self, index):
-        """Return some z_i, written down."""
+        """Return some z_i, divided by `power`, as an array."""
         return math.sqrt(self.scale) * self.G.coordinates(index)
 
     def bracket(self, play):
@@ -8888,14 +8946,15 @@ class _Game(NamedTuple):
         radius = self.norm.radius(self.shape)
         total = float(p.sum()) * (1.0 - _sum_error(p.size + 16))
         upper = float(self.norm.dual(u)) / total + self.error * radius
-        lower = 0.0  # that of w = 0
+        lower = 0.0  # the lower end of w = 0
         size = float(self.norm.value(w))
         if size > 0.0:
             least = float(m.min()) - self.error * float(np.linalg.norm(w))
             lower = max(lower, least / size * (1.0 - _LAST))
         if lower > upper:
             raise ValueError(
-                f"weak duality fails, {lower:g} <= rho <= {upper:g}: value, dual or radius of the norm is too small"
+                f"norm gives {lower:g} <= rho <= {upper:g}, which is impossible: its value, dual or radius returns "
+                "too small a number; round up what they return"
             )
         blur = 2.0 * self.power * self.error * radius
         return Bounds(self.power * lower, self.power * upper, blur)
@@ -8908,30 +8967,32 @@ class _Game(NamedTuple):
 
 
 def _signed_rows(Z, labels):
-    """Return checked rows, (n, d), and the shape of a z_i; those of tables are written out, (n, k d)."""
+    """Return the checked rows, (n, d), and the shape of one z_i; tables are returned as rows of k d entries."""
     if isinstance(Z, Gram):
-        raise TypeError("Z must hold the signed rows y_i x_i, such as y[:, None] * X, and not a G")
+        raise TypeError(
+            "Z must be the array of the signed rows y_i x_i, not a Gram: give y[:, None] * X"
+        )
     dimensions = 2 if _is_sparse(Z) else _dimensions(Z)
     if isinstance(Z, list | tuple) and dimensions == 2:
         dimensions = 1 + _dimensions(Z[0])
     if dimensions != 3:
         if dimensions not in (None, 2):
             raise ValueError(
-                f"Z must have the shape (n, d), or (n, k, d) of signed tables; got {np.shape(Z)}"
+                f"Z must have shape (n, d), or (n, k, d) for signed tables; got {np.shape(Z)}"
             )
         rows = _points(Z, "Z")
         return rows, rows.shape[1:]
     if labels is not None:
         raise ValueError(
-            f"Z of shape {np.shape(Z)} holds tables, which have their signs already: leave labels out, or give points "
-            "of shape (n, d)"
+            f"labels must be left out for Z of shape {np.shape(Z)}, which holds signed tables: leave them out, or give "
+            "points of shape (n, d)"
         )
     tables = _array(Z, "Z", 3, _POINTS)
     return np.ascontiguousarray(tables.reshape(len(tables), -1)), tables.shape[1:]
 
 
 def _norm_game(Z, norm, labels, n_classes=2):
-    """Return the `_Game` of a G with the rows z_i / power; there are n_classes or more."""
+    """Return the `_Game` of the rows Z, or of the pairs of points Z and labels, with at least n_classes classes."""
     if not isinstance(norm, Norm):
         norm = NORMS[_choice(norm, "norm", tuple(NORMS))]
     rows, shape = _signed_rows(Z, labels)
@@ -8953,7 +9014,7 @@ def _norm_game(Z, norm, labels, n_classes=2):
 
 
 def _given_separator(w, name, game):
-    """Return a separator that a user gives, in float64."""
+    """Check the separator w that a user gives, and return it in float64."""
     w = _array(w, name, len(game.shape)).astype(np.float64)
     if w.shape != game.shape:
         raise ValueError(f"{name} must have shape {game.shape}, got {w.shape}")
@@ -8961,10 +9022,10 @@ def _given_separator(w, name, game):
 
 
 def _given_play(start, game):
-    """Return (w, p) of a start by weights, w on the sphere N(w) = 1."""
+    """Return (w, p) of a start=(w, p), with w divided by N(w) and p by its sum."""
     if not (isinstance(start, tuple | list) and len(start) == 2):
         raise TypeError(
-            "start must be a Result, or a pair of a separator and weights of the rows, such as "
+            "start must be a Result, or a pair (w, p) of a separator and weights of the rows, such as "
             f"(result.alpha, result.p); got {type(start).__name__}"
         )
     w = _given_separator(start[0], "w of start", game)
@@ -8975,12 +9036,14 @@ def _given_play(start, game):
     return w, p / p.sum()
 
 
-_EXPLICIT = 64  # steps at the beginning, which shrink the support of p, unless w and p are given
-_SYSTEMS = 40  # Newton steps of one implicit step, which is given up after so many
+_EXPLICIT = (
+    64  # explicit steps at the beginning, which shrink the support of p; 0 if w, p are given
+)
+_SYSTEMS = 40  # an implicit step is given up after so many Newton steps
 _LARGEST_SYSTEM = 1500  # unknowns of a Newton step
-_LARGEST_TABLE = 1 << 25  # entries of the rows that it reads
-_LONGEST = 1e7  # tau sigma ||Z||^2 is at most its square: rounding would hide the identity in larger systems
-_WARM = 100.0  # sqrt(tau sigma) ||Z|| of the first step from a given w and p, which is implicit
+_LARGEST_TABLE = 1 << 25  # entries of the rows that a Newton step reads
+_LONGEST = 1e7  # the largest sqrt(tau sigma) ||Z||: beyond, rounding would hide the identity
+_WARM = 100.0  # sqrt(tau sigma) ||Z|| of the first step from a given w and p; this step is implicit
 # Entries of a pace: sqrt(tau sigma) ||Z||, the products so far, and the iterations before the first implicit step
 _LENGTH, _PRODUCTS, _FIRST = range(3)
 
@@ -8995,10 +9058,10 @@ def _explicit_step(game, play, tau, sigma):
 
 
 def _implicit_step(game, play, tau, sigma, pace):
-    """Solve w = P(w_0 + tau Z'p), p = P_Delta(p_0 - sigma Z w) by semismooth Newton, from the play (w_0, p_0).
+    """Solve w = P(w_0 + tau Z'p), p = P_Delta(p_0 - sigma Z w) by semismooth Newton steps, from the play (w_0, p_0).
 
-    P is the projection onto the ball N <= 1.  Returns the new play, or None where the equations are too large or a step
-    does not shorten the residual.
+    P is the projection onto the ball N <= 1, and P_Delta the projection onto the simplex.  Return the new play, or None
+    if the equations are too large or a step does not shorten the residual.
     """
     norm = game.norm
     ratio = math.sqrt(tau / sigma)
@@ -9016,7 +9079,7 @@ def _implicit_step(game, play, tau, sigma, pace):
 
     new, x, v, residual = reply(play.w)
     for _ in range(_SYSTEMS):
-        # 1. Stop at a residual that is short compared to the move; after looser steps runs were seen to cycle.
+        # 1. Stop once the residual is short compared to the move.  With a looser bound some runs cycled.
         length = np.linalg.norm(residual)
         move = max(np.linalg.norm(new.w - play.w), ratio * np.linalg.norm(new.p - play.p))
         if length <= 1e-3 * move:
@@ -9042,7 +9105,7 @@ def _implicit_step(game, play, tau, sigma, pace):
             h = spacing / max(np.linalg.norm(direction), _TINY)
             image[:] = (norm.project(x + h * direction.reshape(x.shape)) - v).ravel() / h
 
-        # 4. The Newton step.  The unknowns of the smaller system are rows @ step, or the step itself.
+        # 4. The Newton step.  The unknowns are rows @ step if the support is small, and otherwise the step itself.
         r = residual.ravel()
         system = _table_product(rows, images) if has_few else images.T.copy()
         system *= tau * sigma
@@ -9068,19 +9131,20 @@ def _implicit_step(game, play, tau, sigma, pace):
 def _proximal_loop(
     G, k, until, w, p, m, u, best_w, best_p, best_m, best_u, pace, game, size, tol, eps
 ):
-    """Make proximal point steps, at first explicit ones; ``best`` has the w and the p with the best bounds."""
+    """Make explicit steps at first, and then proximal point steps; ``best`` has the w and the p with the best
+    bounds."""
     norm = game.norm
     play = _Play(w, p, m, u)
     best = _Play(best_w, best_p, best_m, best_u)
     lower, upper, *_ = game.bracket(best)
     while k < until and upper > eps and not (k > 0 and _is_closed(lower, upper, tol)):
-        # 1. tau / sigma balances the lengths of w, on the sphere, and p.
+        # 1. tau / sigma balances the length of w, scaled to N(w) = 1, with that of p.
         length = norm.radius(game.shape)
         if play.w.any():
             length = np.linalg.norm(play.w) / norm.value(play.w)
         balance = length / np.linalg.norm(play.p)
 
-        # 2. The step.  Where Newton's method fails, the next one is shorter.
+        # 2. The step.  If Newton's method fails, an explicit step replaces it, and the next implicit step is shorter.
         new = None
         if k >= pace[_FIRST]:
             begin = pace[_PRODUCTS]
@@ -9124,63 +9188,68 @@ def norm_margin(
 ) -> Result:
     """Find the largest margin in the norm of an optimiser: "l1", "l2", "linf", "spectral", "nuclear", or your own.
 
-    Of points by their signed rows z_i, it is, with its dual,
+    The largest margin of the signed rows z_i in the norm N, and its dual, are
 
         rho_N = max_{N(w) <= 1} min_i <z_i, w> = min_{p in Delta} N*(Z'p),   N*(u) = max_{N(v) <= 1} <v, u>.
 
-    Sign descent and Adam tend to the margin in "linf", coordinate descent and boosting to that in "l1", gradient
-    descent to "l2", spectral descent and Muon to "spectral" (Fan, Schmidt & Thrampoulidis 2025).
+    Optimisers tend to the largest margin in their own norms: sign descent and Adam in "linf", coordinate descent and
+    boosting in "l1", gradient descent in "l2", spectral descent and Muon in "spectral" (Fan, Schmidt & Thrampoulidis
+    2025).
 
     Parameters
     ----------
     Z : array or SciPy sparse matrix or array, shape (n, d); array, shape (n, k, d)
-        The signed rows z_i = y_i x_i; with ``labels`` the points x_i.  Rows of shape (n, k, d) are signed tables: then
-        w is a table, (k, d), and <z_i, w> the sum of the products of their entries.
+        The signed rows z_i = y_i x_i, or the points x_i if ``labels`` are given.  Rows of shape (n, k, d) are signed
+        tables: then w is a table, (k, d), and <z_i, w> is the sum of the products of their entries.
     norm : {"l1", "l2", "linf", "spectral", "nuclear"} or Norm
-        "spectral" and "nuclear" are the largest and the sum of the singular values of a table w; of a vector both are
-        ||w||_2.  "l1", "l2" and "linf" are those of its entries: "l2" is the Frobenius norm.
+        "spectral" is the largest singular value of a table w, and "nuclear" is the sum of its singular values; for a
+        vector both are ||w||_2.  "l1", "l2" and "linf" are norms of the entries, so that "l2" of a table is the
+        Frobenius norm.
     labels : array, shape (n,), optional
-        Classes, integers from 0 to k - 1.  Then w is a table, (k, d), and the margin that of all pairs of classes,
-        min_{i, j != y_i} <w_{y_i} - w_j, x_i>, with p over the pairs as in `pair_gram`.  The z_i are those of pairs.
-        Tables, which are signed, take none.
+        Classes y_i, integers from 0 to k - 1.  If they are given, w is a table, (k, d), the margin is
+        min_{i, j != y_i} <w_{y_i} - w_j, x_i>, and p has a weight for each pair (i, j), as in `pair_gram`; the rows z_i
+        are those of the pairs.  Leave labels out if Z holds signed tables.
     eps : float, optional
-        Stop as "infeasible" at upper <= eps; by default 1e-9 R max_i ||z_i||_2, with R the radius of the ball N <= 1.
+        The run stops as "infeasible" once upper <= eps.  The default is 1e-9 R max_i ||z_i||_2, where R is the radius
+        of the ball N <= 1, the largest ||v||_2 with N(v) <= 1.
     max_iter : int
         Largest number of updates in this call.
     tol : float, optional
-        Stop as "certified" at upper - lower <= tol * upper.
+        The run stops as "certified" once upper - lower <= tol * upper.
     start : Result or (w, p), optional
-        Where to go on, see `RunOptions`, or what to begin with, see the Notes.
+        A Result to go on from, see `RunOptions`, or a pair to begin with, see the Notes.
     **options : trace_at, keep_iterates, callback; see `RunOptions`
 
     See Also
     --------
-    max_margin : the solver for "l2" and kernels
-    steepest_descent : the descent whose limit this is
-    norm_certificate : the interval of any w and p
+    max_margin : The solver for "l2" and for kernels.
+    steepest_descent : The descent that tends to this margin.
+    norm_certificate : The interval that any w and p prove.
 
     Notes
     -----
-    alpha is the separator w.  0 <= lower <= rho_N <= upper, as w = 0 is allowed.  The first 64 iterations are
-    primal-dual steps (Chambolle & Pock 2011).  Afterwards iteration k is a proximal point step where it can,
+    alpha is the separator w.  0 <= lower <= rho_N <= upper, because w = 0 is allowed.  The first 64 iterations are
+    primal-dual steps (Chambolle & Pock 2011).  After them iteration k is, if possible, a proximal point step,
 
-        w_{k+1} = P(w_k + tau_k Z'p_{k+1}),   p_{k+1} = P_Delta(p_k - sigma_k Z w_{k+1}),   P onto N <= 1,
+        w_{k+1} = P(w_k + tau_k Z'p_{k+1}),   p_{k+1} = P_Delta(p_k - sigma_k Z w_{k+1}),
 
-    which semismooth Newton solves to a residual of 1e-3 of the move (Rockafellar 1976 for exact steps; no rate is
-    claimed here).  tau_k sigma_k grows while that is easy, and tau_k / sigma_k balances the lengths of w and p.  "l1"
-    and "linf" are linear programs.  A Newton step takes a product with Z and Z', or a few, and a table of the rows that
-    support p.  Columns in very different units take many steps, as for every first-order method: standardise them.
+    where P projects onto the ball N <= 1, and P_Delta onto the simplex.  Semismooth Newton steps solve these equations,
+    until the residual is 1e-3 of the move.  Rockafellar (1976) proves convergence for exact steps; we claim no rate.
+    tau_k sigma_k grows while few Newton steps are needed, and tau_k / sigma_k balances the lengths of w and p.  If the
+    equations are too large or Newton's method fails, iteration k is a primal-dual step.  A Newton step takes one or a
+    few products with Z and Z', and a table of the rows that support p.
 
-    Many points that bound the margin, as with wrong labels, make "l1" and "linf" slow, where a solver of linear
-    programs may be several times as fast.  There is no bias: a constant column in Z, times y_i, gives one that N
-    counts.
+    If the columns of Z have very different units, the method takes many steps, as every first-order method does:
+    standardise the columns.  If many points bound the margin, for example because labels are wrong, "l1" and "linf" are
+    slow.  These two margins are linear programs, and a solver of linear programs may then be several times as fast.
+    There is no bias.  A column of the y_i in Z adds one, and N includes it.
 
-    *Labels and signs.*  Two classes by ``labels`` have w_0 and w_1, and N counts both: the margin is 2^(1/2) times that
-    of the signed rows in "l2", twice it in "linf", and the same in "l1".  In "l2" the margin by ``labels`` is 2^(1/2)
-    times that of `pair_gram`.
+    *Labels and signs.* If ``labels`` name two classes, w has the rows w_0 and w_1, and N includes both.  Compared to
+    the margin of the signed rows, the margin is 2^(1/2) times as large in "l2", twice as large in "linf", and the same
+    in "l1".  In "l2" it is 2^(1/2) times the margin of `pair_gram`.
 
-    *Weights as start.*  ``start=(w, p)`` begins a new run with w / N(w) and p, such as the alpha and the p of as many
-    rows at another epoch of a training run.  Its first step is a proximal point step, and a long one.
+    *Weights as start.*  ``start=(w, p)`` begins a new run with w / N(w) and p, such as the alpha and the p of another
+    epoch of a training run, with the same number of rows.  The first step of this run is a long proximal point step.
 
     References
     ----------
@@ -9193,7 +9262,7 @@ def norm_margin(
     >>> result.status, round(result.lower, 5), result.alpha.round(5)  # w = (1, 1)
     ('certified', 3.0, array([1., 1.]))
 
-    Of tables, and from the w and the p of a problem nearby:
+    Signed tables, and a start with the w and the p of a similar problem:
 
     >>> Z = np.array([[[2.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [0.0, 2.0]]])
     >>> table = fm.norm_margin(Z, "nuclear")
@@ -9221,7 +9290,7 @@ def norm_margin(
         w, p = _given_play(weights, game)
         pace = np.array([_WARM, products + 1.0, 0.0])
     play = game.play(w, p)
-    # The certificate may differ from the loop's bounds in a last digit.
+    # The certificate may differ from the bounds of the loop in the last digit.
     aim = 0.0 if tol is None else (1.0 - 1e-9) * tol
     return drive(
         game.G,
@@ -9248,15 +9317,16 @@ def norm_certificate(
     *,
     labels: ArrayLike | None = None,
 ) -> tuple[float, float]:
-    """Prove an interval around the largest margin in a norm N, rho_N of `norm_margin`, by any w and p.
+    """Prove an interval around rho_N, the largest margin in a norm N as in `norm_margin`, from any w and p.
 
     Parameters
     ----------
     Z, norm : as in `norm_margin`
-    w : array, shape (d,); with tables or labels (k, d), where k may be more than the classes that labels name
-        Any separator, such as the weights of a trained layer.
-    p : array, shape (n,), or one entry for each pair
-        A point of the simplex; it is divided by its sum.
+    w : array, shape (d,), or (k, d) with tables or labels
+        Any separator, such as the weights of a trained layer.  k may be larger than the number of classes that labels
+        name.
+    p : array, shape (n,), or one entry for each pair if labels are given
+        Weights of at least 0; they are divided by their sum.
     labels : as in `norm_margin`
 
     Returns
@@ -9267,11 +9337,11 @@ def norm_certificate(
     Raises
     ------
     ValueError, TypeError
-        Z, norm or labels is not as in `norm_margin`; w or p has another shape, or p is not in the simplex.
+        Z, norm or labels is not as in `norm_margin`, w or p has a wrong shape, or p is not in the simplex.
 
     See Also
     --------
-    certificate : the interval in the norm of a kernel
+    certificate : The interval in the norm of a kernel.
 
     Examples
     --------
@@ -9289,7 +9359,7 @@ def norm_certificate(
 
 
 def _descent_weights(m, logistic, q):
-    """q <- the weights of the rows in the gradient of the risk at margins m, with sum 1."""
+    """Set q to the weights of the rows in the gradient of the risk at the margins m, divided by their sum."""
     if logistic:
         _logistic_weights(m, 0.0, q)
         q /= q.sum()
@@ -9298,7 +9368,7 @@ def _descent_weights(m, logistic, q):
 
 
 def _steepest_loop(G, k, until, w, m, q, mean, alpha, game, logistic, decay, step, momentum):
-    """Go along the steepest direction for the running mean of Z'q; alpha is the sum of the q over their N*(Z'q)."""
+    """Go along the steepest direction for the running mean of Z'q; alpha is the sum of theta q / N*(Z'q)."""
     norm = game.norm
     while k < until:
         u = game.image(q)
@@ -9329,49 +9399,51 @@ def steepest_descent(
     start: Result | ArrayLike | None = None,
     **options: Unpack[_Options],
 ) -> Result:
-    """Follow sign, spectral or coordinate descent, and see how much of the largest margin in its norm it has.
+    """Run sign, spectral or coordinate descent, and certify how close its margin is to the largest in its norm.
 
-    Normalised steepest descent in any norm N, certified against the largest margin in that norm:
+    This is normalised steepest descent in any norm N:
 
         w <- w + theta_t argmax_{N(v) <= 1} <v, g_t>,   g_t = Z'q_t,   w_0 = 0.
 
-    -g_t is proportional to the gradient of the risk sum_i l(-<z_i, w>).  "l2" is gradient descent, "linf" sign descent,
-    "l1" coordinate descent (boosting), "spectral" spectral descent; with momentum signum and Muon.
+    q_t is proportional to the l'(-<z_i, w>) and has the sum 1, so that -g_t is proportional to the gradient of the risk
+    sum_i l(-<z_i, w>).  "l2" is gradient descent, "linf" sign descent, "l1" coordinate descent (boosting), and
+    "spectral" spectral descent.  With momentum "linf" is signum, and "spectral" is Muon.
 
     Parameters
     ----------
     Z, norm, labels : as in `norm_margin`
     step : float
-        In units of 1/(R sqrt(s)), above 0: s = max_i ||z_i||_2^2, and R is the radius of the ball N <= 1.
+        Step length, above 0, in units of 1/(R sqrt(s)), where s = max_i ||z_i||_2^2, and R is the radius of the ball
+        N <= 1.
     schedule : {"sqrt", "constant"}
-        theta_t = step / sqrt(t + 1), or step.
+        "sqrt" is theta_t = step / sqrt(t + 1), "constant" is theta_t = step.
     momentum : float
-        From 0 to below 1.  Above 0, g_t is the running mean g_t = momentum g_{t-1} + (1 - momentum) Z'q_t.
+        At least 0 and below 1.  If it is above 0, g_t is the running mean momentum g_{t-1} + (1 - momentum) Z'q_t.
     loss : {"exp", "logistic"}
-        l(z) = e^z or ln(1 + e^z); q_t is proportional to the l'(-<z_i, w>), with sum 1.
+        l(z) = e^z, or l(z) = ln(1 + e^z).
     max_iter : int
         Largest number of updates in this call.
     tol : float, optional
-        Stop as "certified" at upper - lower <= tol * upper, at the next checkpoint.
+        The run stops as "certified" at the first checkpoint with upper - lower <= tol * upper.
     start : Result or array, optional
-        Where to go on, see `RunOptions`, or what to begin with, see the Notes.
+        A Result to go on from, see `RunOptions`, or a w to begin with, see the Notes.
     **options : trace_at, keep_iterates, callback; see `RunOptions`
 
     See Also
     --------
-    norm_margin : the maximum that it tends to
-    normalized_gradient_descent : "l2" for any G, with divide_by="norm"
-    winnow : multiplicative updates on the simplex, not on the ball of "l1"
+    norm_margin : Finds the largest margin, to which this descent tends.
+    normalized_gradient_descent : Descent in "l2" for any G, with divide_by="norm".
+    winnow : Multiplicative updates on the simplex, not in the ball of "l1".
 
     Notes
     -----
-    alpha is w; p is the mean of the q_t with weights theta_t / N*(Z'q_t).  With step / sqrt(t + 1) the margin tends to
-    rho_N, up to logarithms at the rate 1 / sqrt(t) (Fan, Schmidt & Thrampoulidis 2025).  An iteration costs one
-    product.  `winnow` is not the entropy case of this loop: it moves by the row of least margin, and its w is on the
-    simplex.
+    alpha is w, and p is the mean of the q_t with weights theta_t / N*(Z'q_t).  With schedule="sqrt" the margin tends to
+    rho_N, and the gap is of order 1 / sqrt(t) up to logarithms (Fan, Schmidt & Thrampoulidis 2025).  An iteration costs
+    one product.  `winnow` is not the entropy case of this method: it moves by the row of least margin, and its w is in
+    the simplex.
 
-    *Weights as start.*  ``start=w`` begins a new run, t = 0, with this w_0, (d,) or (k, d), such as a trained layer or
-    the alpha of other rows.  q_0 is that of its margins.
+    *Weights as start.*  ``start=w`` begins a new run at t = 0 with w_0 = w, of shape (d,) or (k, d), such as a trained
+    layer or the alpha of other rows.  q_0 belongs to the margins of this w.
 
     References
     ----------
