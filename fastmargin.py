@@ -8522,8 +8522,8 @@ def _next_mu(span, mu, gap2, Lambda, least_mu):
 def _settle(span, alpha, u, r):
     """Solve the problem in the span, after a product u = Z'q: set p, mu, y and q.
 
-    r is the length of the component of u outside the old span.  "Subspace perceptron" in figures/THEOREMS.md has the theorems, and the phases in which mu falls.  U and L are the
-    ends of the interval, in units of sqrt(s).
+    r is the length of the component of u outside the old span.  "Subspace perceptron" in figures/THEOREMS.md has the
+    theorems, and the phases in which mu falls.  U and L are the ends of the interval, in units of sqrt(s).
     """
     # 1. Take q into the mixture p; U is the length of Z'p.
     _mix(span, u, r)
@@ -8953,8 +8953,8 @@ class _Game(NamedTuple):
             lower = max(lower, least / size * (1.0 - _LAST))
         if lower > upper:
             raise ValueError(
-                f"norm gives {lower:g} <= rho <= {upper:g}, which is impossible: its value, dual or radius returns "
-                "too small a number; round up what they return"
+                f"norm violates weak duality, {lower:g} <= rho <= {upper:g}: its value, dual or radius returns too small "
+                "a number; round up what they return"
             )
         blur = 2.0 * self.power * self.error * radius
         return Bounds(self.power * lower, self.power * upper, blur)
@@ -9036,9 +9036,7 @@ def _given_play(start, game):
     return w, p / p.sum()
 
 
-_EXPLICIT = (
-    64  # explicit steps at the beginning, which shrink the support of p; 0 if w, p are given
-)
+_EXPLICIT = 64  # explicit steps at the beginning, which shrink the support of p, unless w is given
 _SYSTEMS = 40  # an implicit step is given up after so many Newton steps
 _LARGEST_SYSTEM = 1500  # unknowns of a Newton step
 _LARGEST_TABLE = 1 << 25  # entries of the rows that a Newton step reads
