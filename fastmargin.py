@@ -8953,8 +8953,8 @@ class _Game(NamedTuple):
             lower = max(lower, least / size * (1.0 - _LAST))
         if lower > upper:
             raise ValueError(
-                f"norm violates weak duality, {lower:g} <= rho <= {upper:g}: its value, dual or radius returns too small "
-                "a number; round up what they return"
+                f"norm violates weak duality, {lower:g} <= rho <= {upper:g}: its value, dual or radius returns too "
+                "small a number; round up what they return"
             )
         blur = 2.0 * self.power * self.error * radius
         return Bounds(self.power * lower, self.power * upper, blur)
@@ -8984,8 +8984,8 @@ def _signed_rows(Z, labels):
         return rows, rows.shape[1:]
     if labels is not None:
         raise ValueError(
-            f"labels must be left out for Z of shape {np.shape(Z)}, which holds signed tables: leave them out, or give "
-            "points of shape (n, d)"
+            f"labels cannot go with Z of shape {np.shape(Z)}, which holds tables that have their signs already: leave "
+            "labels out, or give points of shape (n, d)"
         )
     tables = _array(Z, "Z", 3, _POINTS)
     return np.ascontiguousarray(tables.reshape(len(tables), -1)), tables.shape[1:]
