@@ -6676,7 +6676,7 @@ def von_neumann(
     G : array, shape (n, n), or Gram
         Signed Gram matrix.
     eps : float, optional
-        The run stops as "infeasible" once ||p||_G <= eps.  eps is absolute, in the units of sqrt(s), and above 0; the
+        The run stops as "infeasible" once ||p||_G <= eps.  eps is absolute, not a multiple of sqrt(s), and above 0; the
         default is 1e-6 sqrt(s).
     stop : {"separated", None}
         "separated" also stops the run once G p > 0; None does not.
@@ -6782,7 +6782,7 @@ def frank_wolfe(
         "pairwise" takes the steps above.  "plain" starts at the same p_0 and moves from p towards e_j, as `von_neumann`
         does.
     eps : float, optional
-        The run stops as "infeasible" once ||p||_G <= eps.  eps is absolute, in the units of sqrt(s), and above 0; the
+        The run stops as "infeasible" once ||p||_G <= eps.  eps is absolute, not a multiple of sqrt(s), and above 0; the
         default is 1e-6 sqrt(s).
     stop : {"separated", None}
         "separated" also stops the run once G p > 0; None does not.
@@ -6847,7 +6847,7 @@ def frank_wolfe(
 
 @njit(cache=_CACHE)
 def _smoothed_step(theta, v, p, q):
-    """v <- (1 - theta)(v + theta p) + theta^2 q."""
+    """Set v <- (1 - theta)(v + theta p) + theta^2 q."""
     for i in range(v.size):
         v[i] = (1.0 - theta) * (v[i] + theta * p[i]) + theta * theta * q[i]
 
@@ -6943,7 +6943,7 @@ def snkp(
         Signed Gram matrix.
     eps : float
         The run stops as "infeasible" once ||p||_G < eps, which proves that no margin above eps exists.  eps is
-        absolute, in the units of sqrt(s); 0 never stops the run.
+        absolute, not a multiple of sqrt(s); 0 never stops the run.
     stop : {"separated", None}
         "separated" stops the run once G alpha > 0; None goes on towards the maximum margin.
     max_iter : int
@@ -7010,7 +7010,7 @@ def snkpvn(
     G : array, shape (n, n), or Gram
         Signed Gram matrix.
     delta : float, optional
-        The run stops as "infeasible" once ||p||_G < delta.  delta is absolute, in the units of sqrt(s), and above 0;
+        The run stops as "infeasible" once ||p||_G < delta.  delta is absolute, not a multiple of sqrt(s), and above 0;
         the default is 1e-6 sqrt(s).
     q : array, shape (n,), optional
         Centre of the prox map, a point of the simplex; the default is 1/n.
@@ -7089,7 +7089,7 @@ def isnkpvn(
     G : array, shape (n, n), or Gram
         Signed Gram matrix.
     eps : float, optional
-        The run stops as "infeasible" once delta_t < eps and ||p||_G < delta_t.  eps is absolute, in the units of
+        The run stops as "infeasible" once delta_t < eps and ||p||_G < delta_t.  eps is absolute, not a multiple of
         sqrt(s), and above 0; the default is 1e-6 sqrt(s).
     gamma : float
         Divisor of ||q_t||_G in delta_t, above 1.  From call to call delta_t falls by more than this factor, until it is
@@ -7164,7 +7164,7 @@ def isnkpvn(
 
 @njit(cache=_CACHE)
 def _winnow_margins(rows, w, m):
-    """m <- rows w."""
+    """Set m <- rows w."""
     for i in range(m.size):
         m[i] = _dot(rows[i], w)
 
@@ -7266,7 +7266,7 @@ _DECAYS = {"constant": 0.0, "sqrt": 0.5}  # steps theta_t = theta / (t + 1)^deca
 
 @njit(cache=_CACHE)
 def _logistic_weights(m, shift, q):
-    """q <- grad psi(xi), xi = -m - shift; return ln l'(psi).
+    """Set q <- grad psi(xi), xi = -m - shift; return ln l'(psi).
 
     psi(xi) = l^{-1}(sum_i l(xi_i)) for the logistic loss l(z) = ln(1 + e^z).
     """
@@ -7284,7 +7284,7 @@ def _logistic_weights(m, shift, q):
 
 @njit(cache=_CACHE)
 def _softmax_by_class(m, y, q):
-    """q <- one softmax(-m) in each class, with weight 1/2; return min_b ln sum_i exp(-m_i - b y_i).
+    """Set q to a softmax(-m) in each class, each with the weight 1/2; return min_b ln sum_i exp(-m_i - b y_i).
 
     This is softmax(-m - b y) for the minimising bias b, at which both classes have the same weight.
     """
@@ -7308,7 +7308,7 @@ def _softmax_by_class(m, y, q):
 
 @njit(cache=_CACHE)
 def _loss_weights(m, logistic, shift, y, q):
-    """q <- grad psi(xi); return ln l'(psi), where l'(xi_i) = q_i l'(psi).
+    """Set q <- grad psi(xi); return ln l'(psi), where l'(xi_i) = q_i l'(psi).
 
     For the logistic loss xi = -m - shift.  For the exponential loss xi = -m, and ``shift`` is not read.  If the
     intercept is free, y has the labels, otherwise it has no entries.  Only the exponential loss takes a free intercept.
@@ -7560,7 +7560,7 @@ def momentum(
         Used only with loss="logistic".  False runs section 5.1 as it is printed, with xi_i = -m_i and theta = 1/(n s).
     eps : float
         The run stops as "infeasible" once ||p_t||_G <= eps, which proves that no margin above eps exists.  eps is
-        absolute, in the units of sqrt(s); 0 never stops the run.
+        absolute, not a multiple of sqrt(s); 0 never stops the run.
     max_iter : int
         Largest number of updates in this call.
     **options : tol, trace_at, keep_iterates, callback, start; see `RunOptions`
@@ -7686,7 +7686,8 @@ def batch_perceptron(
 
     Notes
     -----
-    p counts how often each row was taken.  If rho > 0, upper - lower = O(sqrt(s/t)).  An iteration costs one column.
+    p counts how often each row was taken.  With averaged=True, and if lower >= 0 after t iterations, upper -
+    lower = O(sqrt(s/t)).  An iteration costs one column.
 
     Examples
     --------
@@ -8281,7 +8282,7 @@ class _Span(NamedTuple):
     tilt: np.ndarray  # (n,) 1 - sum_j <z_i, v_j>^2
     lower: np.ndarray  # (1,) L, the margin of alpha
     mu: np.ndarray  # (1,) the mu of phi; 0 until the points are separated
-    phase_mu: np.ndarray  # (1,) mu where the phase began; inf before the first phase
+    phase_mu: np.ndarray  # (1,) the mu with which the phase began; inf before the first phase
     phase_sum: np.ndarray  # (1,) the sum of 1 / r^2 over the products of the phase
 
 
@@ -8639,8 +8640,8 @@ def subspace_perceptron(
     G : array, shape (n, n), or Gram
         Signed Gram matrix.
     eps : float
-        The run stops as "infeasible" once ||p||_G <= eps.  eps is absolute, in the units of sqrt(s); 0 never stops the
-        run.
+        The run stops as "infeasible" once ||p||_G <= eps.  eps is absolute, not a multiple of sqrt(s); 0 never stops
+        the run.
     memory : float
         Bytes for the basis, which always has room for five vectors.  A vector takes 16 n bytes, or 16 n + 8 d with
         features.  The p_j take another 128 n bytes.  Once the basis is full, the span is cut down to the span of p, the
@@ -9987,8 +9988,8 @@ def _place_block(block, h, y, factors, first, H):
 def _relative_gap(alpha, m, ridge):
     """Return 1 - lower / upper for the interval that the best multiple of alpha proves; m = G alpha.
 
-    As in `certificate`, the interval is that of the least margin.  If every point has a ridge and all m_i > 0, it may
-    instead be that of the best slacks, if this is narrower.  ``ridge`` is in the units of m / alpha.
+    As in `certificate`, lower comes from the least margin.  If every point has a ridge and all m_i > 0, lower may also
+    come from the best slacks; the narrower interval counts.  ``ridge`` is in the units of m / alpha.
     """
     total = 0.0
     norm2 = 0.0
@@ -10376,7 +10377,7 @@ def _worst_pairs(x, v, low, high, most):
 
 
 def _by_clipped_pairs(problem, aims, alpha, m, gap):
-    """Make clipped pair steps on points that may move, until none violates; the first set is drawn from all points."""
+    """Make clipped pair steps on points that may move, until none violates; the first set is spread over all points."""
     n = problem.n
     is_free = problem.free_labels is not None
     signs = problem.free_labels if is_free else np.ones(n)
