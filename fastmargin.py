@@ -6438,19 +6438,19 @@ def _first_iteration(options):
 # ------------------------------------------------------------------------------------------------------
 
 
-# Each loop keeps m = G alpha for an alpha of known ||alpha||_1, and halts where m shows that it is done.  Columns and
-# products bring the errors of a product with them.  Besides, an iteration rounds the weights and m, and each rounding
-# changes an entry of m - G alpha by at most 2^-53 s ||alpha||_1.  There are 2 of them in the perceptron, 5 in NKP and
-# von Neumann's algorithm, 7 in pairwise steps, 4 in gradient descents, and 10 in the smoothed methods and momentum:
-# fewer than the 16 that `drive` allows.  Earlier errors are multiplied as alpha is, by factors such as 1 - theta that
-# are the same for alpha and m.  Pairwise steps take columns back; a column is computed alike each time, so that its
-# error leaves with it.
+# Each loop keeps m = G alpha for an alpha whose ||alpha||_1 is known, and halts as soon as m shows that the run is
+# done.  A column or a product that is added to m brings its own error.  In addition, an iteration rounds the weights
+# and m, and each rounding changes an entry of m - G alpha by at most 2^-53 s ||alpha||_1.  An iteration makes 2 such
+# roundings in the perceptron, 5 in NKP and von Neumann's algorithm, 7 in pairwise steps, 4 in gradient descents, and 10
+# in the smoothed methods and momentum.  `drive` allows 16.  Factors such as 1 - theta multiply alpha and m alike, and
+# with them the errors of earlier iterations.  Pairwise steps subtract columns that were added before.  A column is
+# computed in the same way each time, so that subtracting it also removes its error.
 
 
 def _floor(G, stop="separated"):
-    """Return (a, b): if all m_i > (a + b (k + 1)) ||alpha||_1, fresh products will prove that alpha separates.
+    """Return (a, b): once all m_i > (a + b (k + 1)) ||alpha||_1, fresh products will prove that alpha separates.
 
-    Without ``stop`` a is inf, which no m_i exceeds.
+    If ``stop`` is None, a is inf, which no m_i exceeds.
     """
     if _choice(stop, "stop", ("separated", None)) is None:
         return math.inf, 0.0
@@ -6465,11 +6465,12 @@ def _floor_at(floor, k, total):
 
 
 def _goal(G, eps):
-    """Return a p'Gp, p in the simplex, at which fresh products will prove ||p||_G <= eps: eps^2 less what rounding
-    hides, but at least (eps/2)^2.
+    """Return the p'Gp, for p in the simplex, at or below which fresh products will prove ||p||_G <= eps.
+
+    It is eps^2 less what rounding may hide, but at least (eps/2)^2.
     """
     if eps == 0.0:
-        return -math.inf  # which no square is down to
+        return -math.inf  # no p'Gp is that small, so that the run never stops here
     rounding = G.rounding()
     error = 2.0 * (rounding.square + rounding.margins + _sum_error(len(G) + 8)) * G.scale
     length = max(eps - 1.1 * rounding.length * math.sqrt(G.scale), 0.0)
@@ -6477,7 +6478,7 @@ def _goal(G, eps):
 
 
 def _accuracy(G, eps, name="eps"):
-    """Return the checked length at which a run stops as "infeasible"; by default 1e-6 sqrt(s)."""
+    """Check the length ||p||_G at which a run stops as "infeasible", and return it; the default is 1e-6 sqrt(s)."""
     if eps is None:
         eps = 1e-6 * math.sqrt(G.scale)
     return _number(eps, name)
@@ -6485,7 +6486,7 @@ def _accuracy(G, eps, name="eps"):
 
 @njit(cache=_CACHE)
 def _next_row(m, i, floor):
-    """Return the first row from i on, in cyclic order, whose margin is not above the floor."""
+    """Return the first row, from i on in cyclic order, whose margin is not above the floor."""
     while m[i] > floor:
         i = (i + 1) % m.size
     return i
@@ -6493,7 +6494,7 @@ def _next_row(m, i, floor):
 
 @njit(cache=_CACHE)
 def _perceptron_loop(G, k, until, alpha, m, place, cyclic, floor):
-    """ramdas14, Algorithm 1; m = G alpha, ||alpha||_1 = k, and place[0] is the row after the one taken last."""
+    """Run Algorithm 1 of ramdas14; m = G alpha, ||alpha||_1 = k, and place[0] is the row after the last updated one."""
     while k < until:
         least = _floor_at(floor, k, k)
         if _exceeds(m, least):
@@ -6516,26 +6517,28 @@ def perceptron(
 ) -> Result:
     """Find a separator by the perceptron.
 
-    While some margin m_i = (G alpha)_i is 0 or less, alpha_i <- alpha_i + 1 (ramdas14, Algorithm 1).
+    While some margin m_i = (G alpha)_i is 0 or less, an update sets alpha_i <- alpha_i + 1 for such an i (ramdas14,
+    Algorithm 1).
 
     Parameters
     ----------
     G : array, shape (n, n), or Gram
         Signed Gram matrix.
     rule : {"cyclic", "worst"}
-        Which i of those with m_i <= 0, up to rounding, is taken: the next in cyclic order, or the one of least m_i.
+        How an update chooses i: "cyclic" takes the next i in cyclic order with m_i <= 0, up to rounding; "worst" takes
+        the i of the least m_i.
     max_iter : int
         Largest number of updates in this call.
     **options : tol, trace_at, keep_iterates, callback, start; see `RunOptions`
 
     See Also
     --------
-    nkp : The rule "worst", scaled; it can go on towards the maximum margin.
+    nkp : Updates the rows that rule="worst" does, and can go on towards the maximum margin.
 
     Notes
     -----
-    Starts at alpha = 0; p = alpha / sum alpha.  Stops as "separated" after at most s / rho^2 updates (Block 1962,
-    Novikoff 1962).  An iteration costs one column.
+    The run starts at alpha = 0, and p = alpha / sum alpha.  If rho > 0, the run stops as "separated" after at most s /
+    rho^2 updates (Block 1962, Novikoff 1962).  An iteration costs one column.
 
     Examples
     --------
@@ -6561,7 +6564,7 @@ def perceptron(
 
 @njit(cache=_CACHE)
 def _nkp_loop(G, k, until, alpha, m, floor):
-    """ramdas14, section 3; m = G alpha, and sum alpha = 1 from k = 1 on."""
+    """Run the method of section 3 of ramdas14; m = G alpha, and sum alpha = 1 from k = 1 on."""
     while k < until and not _exceeds(m, _floor_at(floor, k, 1.0)):
         theta = 1.0 / (k + 1.0)
         i = np.argmin(m)
@@ -6581,9 +6584,9 @@ def nkp(
     max_iter: int = 100_000,
     **options: Unpack[RunOptions],
 ) -> Result:
-    """Find a separator by one column of G in an iteration, or go on towards the maximum margin.
+    """Find a separator, or go on towards the maximum margin, with one column of G per iteration.
 
-    Normalized kernel perceptron (ramdas14, sections 2.1 and 3): for k = 0, 1, ..., with theta_k = 1/(k+1),
+    This is the normalized kernel perceptron (ramdas14, sections 2.1 and 3): for k = 0, 1, ..., with theta_k = 1/(k+1),
 
         alpha <- (1 - theta_k) alpha + theta_k e_i,   i = argmin_i (G alpha)_i,   alpha_0 = 0.
 
@@ -6592,21 +6595,22 @@ def nkp(
     G : array, shape (n, n), or Gram
         Signed Gram matrix.
     stop : {"separated", None}
-        Stop at G alpha > 0, or go on towards the maximum margin.
+        "separated" stops the run once G alpha > 0; None goes on towards the maximum margin.
     max_iter : int
         Largest number of updates in this call.
     **options : tol, trace_at, keep_iterates, callback, start; see `RunOptions`
 
     See Also
     --------
-    perceptron : With rule="worst" it takes the same rows.
-    snkp : The smoothed method, whose guarantee has 1/rho in place of 1/rho^2.
+    perceptron : With rule="worst" it updates the same rows.
+    snkp : The smoothed method, whose bound is proportional to 1/rho instead of 1/rho^2.
 
     Notes
     -----
-    k alpha_k counts the rows taken; p = alpha, and uniform at k = 0.  It is a subgradient method for L(alpha) =
-    max_p -<alpha, p>_G + ||alpha||_G^2 / 2, p in the simplex, whose minimum is -rho^2/2 (Lemma 3).  Stops as
-    "separated" within s / rho^2 iterations.  An iteration costs one column.
+    k alpha_k counts how often each row was updated.  p = alpha, except that p is uniform at k = 0.  The method is a
+    subgradient method for L(alpha) = ||alpha||_G^2 / 2 - min_p <alpha, p>_G, p in the simplex, whose minimum is
+    -rho^2/2 if rho > 0 (Lemma 3 of the paper).  If rho > 0, the run stops as "separated" within s / rho^2 iterations.
+    An iteration costs one column.
 
     Examples
     --------
@@ -6630,13 +6634,13 @@ def nkp(
 
 @njit(cache=_CACHE)
 def _von_neumann_loop(G, k, until, p, m, diagonal, goal, floor):
-    """ramdas14, section 5; m = G p."""
+    """Run the method of section 5 of ramdas14; m = G p."""
     while k < until:
         norm2 = _dot(p, m)
         if norm2 <= goal or _exceeds(m, _floor_at(floor, k, 1.0)):
             return k
         j = np.argmin(m)
-        # From p to z_j, ||.||^2 / 2 has the slope -fall at p and the slope rise at z_j.
+        # Along the segment from Z'p to z_j, ||.||^2 / 2 has the slope -fall at Z'p and the slope rise at z_j.
         fall = norm2 - m[j]
         rise = diagonal[j] - m[j]
         step = 0.0
@@ -6659,35 +6663,36 @@ def von_neumann(
     max_iter: int = 100_000,
     **options: Unpack[RunOptions],
 ) -> Result:
-    """Prove that no margin is above eps, or close in on the maximum margin, by one column of G in an iteration.
+    """Prove that no margin is above eps, or approach the maximum margin, with one column of G per iteration.
 
-    Normalized von Neumann algorithm (ramdas14, section 5), which is Frank-Wolfe for min_p ||p||_G:
+    This is the normalized von Neumann algorithm (ramdas14, section 5), the Frank-Wolfe method for min_p ||p||_G:
 
         p <- (1 - lambda) p + lambda e_j,   j = argmin_j (G p)_j,   p_0 = 1/n,
 
-    with lambda in [0, 1] by exact line search.
+    where an exact line search gives lambda in [0, 1].
 
     Parameters
     ----------
     G : array, shape (n, n), or Gram
         Signed Gram matrix.
     eps : float, optional
-        Stop as "infeasible" at ||p||_G <= eps; absolute and above 0; by default 1e-6 sqrt(s).
+        The run stops as "infeasible" once ||p||_G <= eps.  eps is absolute, not a multiple of sqrt(s), and above 0; the
+        default is 1e-6 sqrt(s).
     stop : {"separated", None}
-        Stop at G p > 0, too, or go on.
+        "separated" also stops the run once G p > 0; None does not.
     max_iter : int
         Largest number of updates in this call.
     **options : tol, trace_at, keep_iterates, callback, start; see `RunOptions`
 
     See Also
     --------
-    frank_wolfe : Starts at a vertex; pairwise steps converge linearly.
+    frank_wolfe : Starts at a vertex, and by default takes pairwise steps, which converge linearly.
 
     Notes
     -----
-    alpha = p.  If rho <= 0, it stops as "infeasible" within s / eps^2 iterations (Dantzig 1992), and within
-    2 (s / rho^2) ln(||p_0||_G / eps).  If rho > 0, G p > 0 within s / rho^2 iterations (Epelman & Freund 2000).  The
-    start costs one product, an iteration one column.
+    alpha = p.  If rho <= 0, the run stops as "infeasible" within s / eps^2 iterations (Dantzig 1992), and if rho < 0
+    also within 2 (s / rho^2) ln(||p_0||_G / eps).  If rho > 0, G p > 0 after at most s / rho^2 iterations (Epelman &
+    Freund 2000).  The start costs one product, and an iteration costs one column.
 
     Examples
     --------
@@ -6719,7 +6724,7 @@ def von_neumann(
 
 @njit(cache=_CACHE)
 def _largest_active(p, m):
-    """Return the i of p_i > 0 with the largest m_i."""
+    """Return the i with the largest m_i among those with p_i > 0."""
     a = np.argmax(p)
     for i in range(m.size):
         if p[i] > 0.0 and m[i] > m[a]:
@@ -6729,14 +6734,14 @@ def _largest_active(p, m):
 
 @njit(cache=_CACHE)
 def _pairwise_loop(G, k, until, p, m, direction, goal, floor):
-    """Lacoste-Julien & Jaggi 2015, Algorithm 2; m = G p, and direction = G (e_j - e_a)."""
+    """Run Algorithm 2 of Lacoste-Julien & Jaggi 2015; m = G p, and direction = G (e_j - e_a)."""
     while k < until and _dot(p, m) > goal and not _exceeds(m, _floor_at(floor, k, 1.0)):
         j = np.argmin(m)
         a = _largest_active(p, m)
         direction.fill(0.0)
         add_column(G, j, 1.0, direction)
         add_column(G, a, -1.0, direction)
-        # ||p + t (e_j - e_a)||^2 / 2 has the slope -fall at t = 0, and this curvature.
+        # As a function of t, ||p + t (e_j - e_a)||_G^2 / 2 has the slope -fall at t = 0, and this curvature.
         fall = m[a] - m[j]
         curvature = direction[j] - direction[a]
         step = p[a]
@@ -6759,36 +6764,42 @@ def frank_wolfe(
     max_iter: int = 100_000,
     **options: Unpack[RunOptions],
 ) -> Result:
-    """Close in on the maximum margin by columns of G, two in an iteration, and take weights back.
+    """Approach the maximum margin with two columns of G per iteration, by moving weight from one point to another.
 
-    Frank-Wolfe for min_p ||p||_G, p in the simplex.  It starts at p_0 = e_i of least G_ii.  With j = argmin_i (G p)_i
-    and, of the points of weight p_i > 0, a of the largest (G p)_a,
+    This is the Frank-Wolfe method with pairwise steps for min_p ||p||_G, p in the simplex.  It starts at p_0 = e_i,
+    where i has the least G_ii.  An iteration moves weight from a = argmax (G p)_i over the i with p_i > 0 to
+    j = argmin_i (G p)_i,
 
-        p <- p + t (e_j - e_a),   t in [0, p_a] by exact line search.
+        p <- p + t (e_j - e_a),
+
+    where an exact line search gives t in [0, p_a].
 
     Parameters
     ----------
     G : array, shape (n, n), or Gram
         Signed Gram matrix.
     variant : {"pairwise", "plain"}
-        "pairwise" is as above.  "plain" goes from p towards e_j as `von_neumann` does, from the vertex p_0.
+        "pairwise" takes the steps above.  "plain" starts at the same p_0 and moves from p towards e_j, as `von_neumann`
+        does.
     eps : float, optional
-        Stop as "infeasible" at ||p||_G <= eps; absolute and above 0; by default 1e-6 sqrt(s).
+        The run stops as "infeasible" once ||p||_G <= eps.  eps is absolute, not a multiple of sqrt(s), and above 0; the
+        default is 1e-6 sqrt(s).
     stop : {"separated", None}
-        Stop at G p > 0, too, or go on.
+        "separated" also stops the run once G p > 0; None does not.
     max_iter : int
         Largest number of updates in this call.
     **options : tol, trace_at, keep_iterates, callback, start; see `RunOptions`
 
     See Also
     --------
-    von_neumann : The plain method from the centre of the simplex.
-    max_margin : The solver to try first; it also has Wolfe's method, as steps on faces.
+    von_neumann : The plain method, which starts at the centre of the simplex.
+    max_margin : The solver to try first; its steps on faces are Wolfe's method.
 
     Notes
     -----
-    alpha = p.  "pairwise" converges linearly, at a rate that depends on the width of the polytope.  An iteration of
-    "pairwise" costs two columns.  One of "plain" costs one, and so does the start.
+    alpha = p.  "pairwise" converges linearly, at a rate that depends on the pyramidal width of the polytope of the
+    points (Lacoste-Julien & Jaggi).  An iteration of "pairwise" costs two columns, an iteration of "plain" one, and the
+    start one.
 
     References
     ----------
@@ -6836,14 +6847,14 @@ def frank_wolfe(
 
 @njit(cache=_CACHE)
 def _smoothed_step(theta, v, p, q):
-    """v <- (1 - theta)(v + theta p) + theta^2 q."""
+    """Set v <- (1 - theta)(v + theta p) + theta^2 q."""
     for i in range(v.size):
         v[i] = (1.0 - theta) * (v[i] + theta * p[i]) + theta * theta * q[i]
 
 
 @njit(cache=_CACHE)
 def _snkp_loop(G, k, until, alpha, m, p, Gp, q, Gq, center, mu0, goal, floor, prox):
-    """ramdas14, Algorithms 4 and 6; m = G alpha, and q = p_mu(alpha) for the current mu and alpha."""
+    """Run Algorithm 4 or 6 of ramdas14; m = G alpha, and q = p_mu(alpha) for the current mu and alpha."""
     while k < until and _dot(p, Gp) > goal and not _exceeds(m, _floor_at(floor, k, 1.0)):
         theta = 2.0 / (k + 3.0)
         _smoothed_step(theta, alpha, p, q)
@@ -6861,10 +6872,11 @@ def _snkp_loop(G, k, until, alpha, m, p, Gp, q, Gq, center, mu0, goal, floor, pr
 def _isnkpvn_loop(
     G, k, until, alpha, m, p, Gp, q, Gq, center, length, age, mu0, eps, gamma, share, floor, prox
 ):
-    """ramdas14, Algorithm 7: calls of SNKPVN, the prox of a call centred at its start, of ||center||_G = length[0].
+    """Run Algorithm 7 of ramdas14: calls of SNKPVN, where the prox of a call has its center at the start of the call.
 
-    The present call is in iteration age[0].  Where it has ||p||_G < delta, the next one begins; at a delta < eps the
-    run halts, with room for rounding: at ||p||_G^2 <= share delta^2.
+    length[0] is ||center||_G, and the current call is in its iteration age[0].  Once ||p||_G < delta, the next call
+    begins.  In the last call, which has delta < eps, the run halts once ||p||_G^2 <= share delta^2: the share leaves
+    room for rounding.
     """
     while k < until and not _exceeds(m, _floor_at(floor, k, 1.0)):
         norm2 = max(_dot(p, Gp), 0.0)
@@ -6893,7 +6905,7 @@ def _isnkpvn_loop(
 
 
 def _begin_smoothed(G, center, mu0, prox):
-    """Return the state of SNKP at alpha = center: alpha, m, p, Gp, q and Gq, for two products."""
+    """Return the state of SNKP at alpha = center, which is alpha, m, p, Gp, q and Gq; it takes two products."""
     m, p, Gp = np.empty((3, len(G)))
     product(G, center, m)
     _prox(prox, m, mu0, center, p)
@@ -6902,7 +6914,7 @@ def _begin_smoothed(G, center, mu0, prox):
 
 
 def _alpha_and_p(alpha, m, p, Gp, *_):
-    """Return the solution of a smoothed method, see `drive`."""
+    """Return the solution of a smoothed method, as `drive` asks for it."""
     return alpha, p, m, Gp
 
 
@@ -6915,10 +6927,11 @@ def snkp(
     max_iter: int = 10_000,
     **options: Unpack[RunOptions],
 ) -> Result:
-    """Find a separator in fewer iterations than the perceptrons, or prove that no margin is above eps.
+    """Find a separator in fewer iterations than the perceptrons need, or prove that no margin is above eps.
 
-    Smoothed normalized kernel perceptron (ramdas14, section 4, Algorithm 4).  With p_mu(alpha) = entropy_prox(G alpha,
-    mu), alpha_0 = 1/n, mu_0 = 2s, p_0 = p_{mu_0}(alpha_0), theta_k = 2/(k+3):
+    This is the smoothed normalized kernel perceptron (ramdas14, section 4, Algorithm 4).  Let p_mu(alpha) =
+    entropy_prox(G alpha, mu) and theta_k = 2/(k+3).  The method starts at alpha_0 = 1/n, mu_0 = 2s and p_0 =
+    p_{mu_0}(alpha_0), and an iteration sets
 
         alpha <- (1 - theta_k) (alpha + theta_k p) + theta_k^2 p_mu(alpha),
         mu    <- (1 - theta_k) mu,                             so that mu_k = 4s / ((k+1) (k+2)),
@@ -6929,28 +6942,31 @@ def snkp(
     G : array, shape (n, n), or Gram
         Signed Gram matrix.
     eps : float
-        Stop as "infeasible" at ||p||_G < eps: no margin above eps exists.  It is absolute; 0 never stops.
+        The run stops as "infeasible" once ||p||_G < eps, which proves that no margin above eps exists.  eps is
+        absolute, not a multiple of sqrt(s); 0 never stops the run.
     stop : {"separated", None}
-        Stop at G alpha > 0, or go on towards the maximum margin.
+        "separated" stops the run once G alpha > 0; None goes on towards the maximum margin.
     max_iter : int
         Largest number of updates in this call.
     **options : tol, trace_at, keep_iterates, callback, start; see `RunOptions`
 
     See Also
     --------
-    momentum : The same recursion with other lengths of steps ("SNKP is momentum" in figures/THEOREMS.md).
-    snkpvn : The Euclidean prox in place of the entropy prox.
+    momentum : The same recursion with other step lengths (Theorem 6, "SNKP is momentum", in figures/THEOREMS.md).
+    snkpvn : The method with the Euclidean prox instead of the entropy prox.
 
     Notes
     -----
-    Stops as "separated" within 2 sqrt(2 s ln n) / rho iterations (Theorem 1).  With L_mu the smoothed loss of the
-    paper, L(alpha_k) - mu_k ln n <= L_{mu_k}(alpha_k) <= -||p_k||_G^2 / 2 along the run (Lemmas 4 and 5).  Hence, with
+    If rho > 0, the run stops as "separated" within 2 sqrt(2 s ln n) / rho iterations (Theorem 1 of the paper).
+
+    Let L be the loss that `nkp` minimises, and L_mu its smooth version in the paper.  Along the run
+    L(alpha_k) - mu_k ln n <= L_{mu_k}(alpha_k) <= -||p_k||_G^2 / 2 (Lemmas 4 and 5 of the paper).  Hence, with
     rho+ = max(rho, 0),
 
         ||p_k||_G^2 <= rho+^2 + 8 s ln(n) / ((k+1) (k+2)),
 
-    and if rho <= 0 it stops as "infeasible" within sqrt(8 s ln n) / eps iterations (proof: "SNKP without a separator"
-    in figures/THEOREMS.md).  An iteration costs one product, the start two.
+    and if rho <= 0, the run stops as "infeasible" within sqrt(8 s ln n) / eps iterations (Theorem 3, "SNKP without a
+    separator", in figures/THEOREMS.md).  An iteration costs one product, and the start costs two.
 
     Examples
     --------
@@ -6984,42 +7000,45 @@ def snkpvn(
     max_iter: int = 10_000,
     **options: Unpack[RunOptions],
 ) -> Result:
-    """Find a separator, or a p with ||p||_G < delta, which proves that no margin is delta or more.
+    """Find a separator, or a p with ||p||_G < delta, which proves that no margin is as large as delta.
 
-    Smoothed normalized kernel perceptron - von Neumann (ramdas14, section 6, Algorithm 6).  It is `snkp` with the prox
-    p_mu(alpha) = l2_prox(G alpha, mu, q), alpha_0 = q and mu_0 = 2 n s.
+    This is the smoothed normalized kernel perceptron-von Neumann method (ramdas14, section 6, Algorithm 6): `snkp` with
+    the prox p_mu(alpha) = l2_prox(G alpha, mu, q), alpha_0 = q and mu_0 = 2 n s.
 
     Parameters
     ----------
     G : array, shape (n, n), or Gram
         Signed Gram matrix.
     delta : float, optional
-        Stop as "infeasible" at ||p||_G < delta; absolute and above 0; by default 1e-6 sqrt(s).
+        The run stops as "infeasible" once ||p||_G < delta.  delta is absolute, not a multiple of sqrt(s), and above 0;
+        the default is 1e-6 sqrt(s).
     q : array, shape (n,), optional
-        Centre of the prox map, in the simplex; by default uniform.
+        Centre of the prox map, a point of the simplex; the default is 1/n.
     max_iter : int
         Largest number of updates in this call.
     **options : tol, trace_at, keep_iterates, callback, start; see `RunOptions`
 
     See Also
     --------
-    isnkpvn : Restarts it at smaller and smaller delta.
+    isnkpvn : Calls this method again and again, with smaller and smaller delta.
 
     Notes
     -----
-    Stops as "separated", too.  With mu_k = 4 n s / ((k+1) (k+2)), L_mu^q the smoothed loss of the paper,
+    The run also stops as "separated" once G alpha > 0.  Let mu_k = 4 n s / ((k+1) (k+2)), let L be the loss that `nkp`
+    minimises, and let L^q_mu be its smooth version in the paper.  Lemmas 8 and 9 of the paper are
 
         -||p_k||_G^2 / 2 >= L^q_{mu_k}(alpha_k) >= L(alpha_k) - mu_k                                    (Lemma 8)
         ||p_k||_G <= (2 sqrt(2 n s) / (k+1)) min(1, ||q||_G / |rho|)   if rho <= 0                      (Lemma 9)
 
-    (the last line of the paper's proof of Lemma 9 drops a sqrt 2).  Number of iterations:
+    where the last line of the paper's proof of Lemma 9 drops a factor sqrt(2).  The number of iterations is bounded:
 
-    - rho >= delta: separated within 2 sqrt(2 n s) / rho.
-    - rho <= 0: infeasible within 2 sqrt(2 n s) / delta, or ||q||_G / |rho| times as many if these are fewer.
-    - 0 < rho < delta: one of the two within 4 sqrt(n s) / delta.  The paper counts this case to Lemma 9, whose proof
-      needs rho <= 0; another proof: "SNKPVN at a margin below delta" in figures/THEOREMS.md.
+    - If rho >= delta, the run stops as "separated" within 2 sqrt(2 n s) / rho iterations.
+    - If rho <= 0, it stops as "infeasible" within (2 sqrt(2 n s) / delta) min(1, ||q||_G / |rho|) iterations.
+    - If 0 < rho < delta, it stops as one of the two within 4 sqrt(n s) / delta iterations.  The paper treats this case
+      in Lemma 9, but the proof of Lemma 9 needs rho <= 0.  Our proof is that of Theorem 4, "SNKPVN at a margin below
+      delta", in figures/THEOREMS.md.
 
-    An iteration costs one product, the start two.
+    An iteration costs one product, and the start costs two.
 
     Examples
     --------
@@ -7058,9 +7077,10 @@ def isnkpvn(
     max_iter: int = 100_000,
     **options: Unpack[RunOptions],
 ) -> Result:
-    """Find a separator, or a proof that no margin is above eps, whichever there is.
+    """Find a separator, or prove that no margin is above eps.
 
-    Iterated SNKPVN (ramdas14, section 6, Algorithm 7): calls `snkpvn` again and again, from the p of the last call,
+    This is iterated SNKPVN (ramdas14, section 6, Algorithm 7).  It calls `snkpvn` again and again, and each call has
+    the p of the call before as its centre q_t,
 
         q_{t+1} = SNKPVN(q_t, delta_t),   delta_t = max(||q_t||_G, eps) / gamma,   q_0 = 1/n.
 
@@ -7069,36 +7089,41 @@ def isnkpvn(
     G : array, shape (n, n), or Gram
         Signed Gram matrix.
     eps : float, optional
-        Stop as "infeasible" at ||p||_G < delta_t, once delta_t < eps; absolute and above 0; by default 1e-6 sqrt(s).
+        The run stops as "infeasible" once delta_t < eps and ||p||_G < delta_t.  eps is absolute, not a multiple of
+        sqrt(s), and above 0; the default is 1e-6 sqrt(s).
     gamma : float
-        Divisor of ||q_t||_G in delta_t, above 1: delta_t falls by more than this from call to call, until eps sets it.
+        Divisor of ||q_t||_G in delta_t, above 1.  From call to call delta_t falls by more than this factor, until it is
+        eps / gamma.
     prox : {"l2", "entropy"}
-        "entropy", an open question of the paper, has the prox KL(p || q_t) and mu_0 = 2s.
+        "l2" is the prox of `snkpvn`.  "entropy", which the paper leaves open, has the prox term KL(p || q_t) and
+        mu_0 = 2s.
     max_iter : int
         Largest number of updates in this call.
     **options : tol, trace_at, keep_iterates, callback, start; see `RunOptions`
 
     See Also
     --------
-    snkp, momentum : One run with the entropy prox, without restarts.
+    snkp : One run with the entropy prox, without restarts.
+    momentum : The same recursion as `snkp`, with other step lengths.
 
     Notes
     -----
-    Stops as "separated", too.  Theorem 4, with the constants of its proof, for s = 1 and gamma = 2, bounds the number
-    of iterations, where each restart takes one more:
+    The run also stops as "separated" once G alpha > 0.  For s = 1 and gamma = 2, Theorem 4 of the paper, with the
+    constants of its proof, bounds the number of iterations; each restart takes one iteration more.
 
-    - rho > eps: (2 sqrt(2n) / rho) log2(2/rho).
-    - rho <= 0: (4 sqrt(2n) / |rho|) log2(2/eps), and 8 sqrt(2n) / eps.
-    - 0 < rho <= eps: 4 sqrt(n) / delta_t in call t, as in `snkpvn`.
+    - If rho > eps, the bound is (2 sqrt(2n) / rho) log2(2/rho).
+    - If rho <= 0, the bound is the lesser of (4 sqrt(2n) / |rho|) log2(2/eps) and 8 sqrt(2n) / eps.
+    - If 0 < rho <= eps, call t takes at most 4 sqrt(n) / delta_t iterations, as in `snkpvn`.
 
-    The eps in delta_t is ours; it matters where q_t is a certificate already.
+    The paper's delta_t is ||q_t||_G / gamma.  The eps in ours makes a difference only if q_t is a certificate already.
 
-    With prox="entropy" and s = 1, call t takes at most 2 sqrt(2 D_t) / rho iterations, or 2 sqrt(2 D_t) / delta_t if
-    rho <= 0.  Here D_0 = ln(n), and a call of k iterations adds 1 + ln((k+1)(k+2)/2) to D_t >= -ln min_i (q_t)_i
-    (proof: "ISNKPVN with the entropy prox" in figures/THEOREMS.md).  So ln n replaces n, up to logarithms, in
-    sqrt(n)/rho and sqrt(n)/eps, but not in sqrt(n)/|rho|: with 0 on the boundary of the hull it is seen to take
-    1/sqrt(eps) iterations where prox="l2" takes log(1/eps).  An iteration or a restart costs one product, the start
-    two.
+    With prox="entropy" and s = 1, call t takes at most 2 sqrt(2 D_t) / rho iterations if rho > 0, and at most
+    2 sqrt(2 D_t) / delta_t iterations if rho <= 0.  Here D_0 = ln(n), and a call of k iterations adds
+    1 + ln((k+1)(k+2)/2) to D_t, so that D_t >= -ln min_i (q_t)_i (Theorem 5, "ISNKPVN with the entropy prox", in
+    figures/THEOREMS.md).  So in sqrt(n)/rho and sqrt(n)/eps the entropy prox has ln n in place of n, up to logarithms.
+    In sqrt(n)/|rho| it does not: in experiments with 0 on the boundary of the hull it takes of the order of 1/sqrt(eps)
+    iterations, and prox="l2" of the order of log(1/eps).  An iteration or a restart costs one product, and the start
+    costs two.
 
     Examples
     --------
@@ -7119,7 +7144,7 @@ def isnkpvn(
     length = np.array([math.sqrt(max(_dot(center, m), 0.0))])
 
     def last_delta(p):
-        """Return the delta of the present call if it is the last one, else 0."""
+        """Return the delta of the current call if this call is the last one, else 0."""
         delta = max(length[0], eps) / gamma
         return delta if delta < eps else 0.0
 
@@ -7139,14 +7164,14 @@ def isnkpvn(
 
 @njit(cache=_CACHE)
 def _winnow_margins(rows, w, m):
-    """m <- rows w."""
+    """Set m <- rows w."""
     for i in range(m.size):
         m[i] = _dot(rows[i], w)
 
 
 @njit(cache=_CACHE)
 def _winnow_loop(G, k, until, w, m, hits, score, rows, eta, floor):
-    """ramdas14, section 2.2; score = -eta (sum of the rows taken), and m = Z w."""
+    """Run Winnow (ramdas14, section 2.2); score = -eta (sum of the rows taken), and m = Z w."""
     while k < until and not _exceeds(m, floor):
         i = np.argmin(m)
         hits[i] += 1.0
@@ -7165,21 +7190,21 @@ def winnow(
     max_iter: int = 100_000,
     **options: Unpack[RunOptions],
 ) -> Result:
-    """Find a separator w >= 0 where few of many coordinates matter.
+    """Find a separator w >= 0 of points with many coordinates, of which few matter.
 
-    Winnow (Littlestone 1991; ramdas14, section 2.2): multiplicative weights for the l1-margin
+    This is Winnow (Littlestone 1991; ramdas14, section 2.2): multiplicative weights for the l1-margin
 
         rho_1 = max_{w in Delta_d} min_i (Z w)_i  =  min_{p in Delta_n} max_j (Z'p)_j
 
-    of signed rows z_i = y_i x_i, each divided by ||x_i||_inf here.  While some (Z w)_i <= 0, the i of least (Z w)_i
-    gives w_j <- w_j exp(eta z_ij), divided by the sum.
+    of the signed rows z_i = y_i x_i, each of which is divided by ||x_i||_inf.  While some (Z w)_i <= 0, an update takes
+    the i of the least (Z w)_i, multiplies each w_j by exp(eta z_ij), and divides w by its sum.
 
     Parameters
     ----------
     Z : array, shape (n, d)
         The signed rows, none of them zero; not a Gram matrix.
     eta : float
-        Learning rate, above 0.  The guarantee needs eta < 2 rho_1; rho_1 is best.
+        Learning rate, above 0.  The guarantee needs eta < 2 rho_1, and the bound is smallest at eta = rho_1.
     max_iter : int
         Largest number of updates in this call.
     **options : tol, trace_at, keep_iterates, callback, start; see `RunOptions`
@@ -7190,10 +7215,10 @@ def winnow(
 
     Notes
     -----
-    alpha is w, of shape (d,); p counts the rows taken.  Here lower = min_i (Z w)_i <= rho_1 <= max_j (Z'p)_j = upper,
-    rounded outwards, and upper <= 0 is "infeasible".  With eta = rho_1 it stops as "separated" after at most
-    2 ln(d) / rho_1^2 updates (the paper's bound up to the constant).  An iteration reads Z once and counts as one
-    product.
+    alpha is w, of shape (d,), and p counts how often each row was taken.  The interval is lower = min_i (Z w)_i <=
+    rho_1 <= max_j (Z'p)_j = upper, rounded outwards, and the run ends as "infeasible" if upper <= 0.  If eta = rho_1,
+    the run stops as "separated" after at most 2 ln(d) / rho_1^2 updates, which is the bound of the paper up to the
+    constant.  An iteration reads Z once and counts as one product.
 
     Examples
     --------
@@ -7206,12 +7231,12 @@ def winnow(
     largest = np.abs(Z).max(axis=1)
     if largest.min() == 0.0:
         raise ValueError(
-            f"row {np.argmin(largest)} of Z is zero; it cannot be scaled by its largest entry"
+            f"row {np.argmin(largest)} of Z is zero, so that no w gives it a margin above 0: leave it out"
         )
     rows = _frozen(np.ascontiguousarray(Z / largest[:, None], dtype=np.float64))
     n, d = rows.shape
     w = np.full(d, 1.0 / d)
-    # Errors of z_i / ||x_i||_inf, of w / sum, and of inner products with sums in any order.
+    # This covers the errors of z_i / ||x_i||_inf, of w / sum, and of inner products, whose sums may be in any order.
     blur = _sum_error(n + 2 * d + 8)
 
     def interval(G, w, p, precise):
@@ -7241,7 +7266,7 @@ _DECAYS = {"constant": 0.0, "sqrt": 0.5}  # steps theta_t = theta / (t + 1)^deca
 
 @njit(cache=_CACHE)
 def _logistic_weights(m, shift, q):
-    """q <- grad psi(xi), xi = -m - shift; return ln l'(psi).
+    """Set q <- grad psi(xi), xi = -m - shift; return ln l'(psi).
 
     psi(xi) = l^{-1}(sum_i l(xi_i)) for the logistic loss l(z) = ln(1 + e^z).
     """
@@ -7259,9 +7284,9 @@ def _logistic_weights(m, shift, q):
 
 @njit(cache=_CACHE)
 def _softmax_by_class(m, y, q):
-    """q <- one softmax(-m) in each class, with weight 1/2; return min_b ln sum_i exp(-m_i - b y_i).
+    """Set q to a softmax(-m) in each class, each with the weight 1/2; return min_b ln sum_i exp(-m_i - b y_i).
 
-    This is softmax(-m - b y) for the bias b at which both classes weigh the same, where that minimum is.
+    This is softmax(-m - b y) for the minimising bias b, at which both classes have the same weight.
     """
     log_total = math.log(2.0)
     for sign in (-1.0, 1.0):
@@ -7283,10 +7308,10 @@ def _softmax_by_class(m, y, q):
 
 @njit(cache=_CACHE)
 def _loss_weights(m, logistic, shift, y, q):
-    """q <- grad psi(xi); return ln l'(psi), where l'(xi_i) = q_i l'(psi).
+    """Set q <- grad psi(xi); return ln l'(psi), where l'(xi_i) = q_i l'(psi).
 
-    For the logistic loss xi = -m - shift.  For the exponential loss xi = -m, and ``shift`` is not read.  y has the
-    labels if the intercept is free, which only the exponential loss takes, and else no entries.
+    For the logistic loss xi = -m - shift.  For the exponential loss xi = -m, and ``shift`` is not read.  If the
+    intercept is free, y has the labels, otherwise it has no entries.  Only the exponential loss takes a free intercept.
     """
     if logistic:
         return _logistic_weights(m, shift, q)
@@ -7296,13 +7321,13 @@ def _loss_weights(m, logistic, shift, y, q):
 
 
 def _free_labels_of(G):
-    """Return the labels y if the intercept is free, and else an array without entries."""
+    """Return the labels y if the intercept is free, otherwise an array without entries."""
     return np.zeros(0) if G.free_labels is None else np.array(G.free_labels, dtype=np.float64)
 
 
 @njit(cache=_CACHE)
 def _gradient_loop(G, k, until, alpha, m, q, Gq, logistic, y, step):
-    """alpha_i <- alpha_i + step l'(-m_i) / n, and m = G alpha alike."""
+    """Run alpha_i <- alpha_i + step l'(-m_i) / n; m = G alpha follows."""
     while k < until:
         log_slope = _loss_weights(m, logistic, 0.0, y, q)
         product(G, q, Gq)
@@ -7322,9 +7347,9 @@ def gradient_descent(
     max_iter: int = 1000,
     **options: Unpack[RunOptions],
 ) -> Result:
-    """Follow gradient descent, and see how much of the maximum margin it has at each checkpoint.
+    """Run gradient descent, and certify at each checkpoint how close its margin is to the maximum.
 
-    Gradient descent (ji21, section 3.1) on the empirical risk (1/n) sum_i l(-m_i), m = G alpha:
+    This is gradient descent (ji21, section 3.1) on the empirical risk (1/n) sum_i l(-m_i), m = G alpha:
 
         alpha_i <- alpha_i + (step/s) l'(-m_i) / n,   alpha_0 = 0.
 
@@ -7342,12 +7367,13 @@ def gradient_descent(
 
     See Also
     --------
-    normalized_gradient_descent : Divides the gradient by the risk, which is faster.
+    normalized_gradient_descent : The faster method, which divides the gradient by the risk.
 
     Notes
     -----
-    p = alpha / sum alpha.  The margin grows towards rho at the rate 1/ln t (Soudry et al. 2018).  Where
-    sum_i l'(-m_i) exceeds e^300, it is taken as e^300, so that nothing overflows.  An iteration costs one product.
+    p = alpha / sum alpha.  If rho > 0, the margin grows towards rho, and the gap is of order 1/ln t (Soudry et al.
+    2018).  If sum_i l'(-m_i) exceeds e^300, e^300 takes its place, so that nothing overflows.  An iteration costs one
+    product.
 
     Examples
     --------
@@ -7370,14 +7396,14 @@ def gradient_descent(
 
 @njit(cache=_CACHE)
 def _normalized_loop(G, k, until, alpha, m, q, Gq, y, by_norm, decay, step):
-    """alpha <- alpha + theta_k q, or alpha + theta_k q / ||q||_G, and m = G alpha alike."""
+    """Run alpha <- alpha + theta_k q, or alpha + theta_k q / ||q||_G; m = G alpha follows."""
     while k < until:
         _loss_weights(m, False, 0.0, y, q)
         product(G, q, Gq)
         theta = step / (k + 1.0) ** decay
         if by_norm:
             norm2 = _dot(q, Gq)
-            # A gradient of 0 moves nothing.
+            # If the gradient is 0, the step is 0.
             theta = theta / math.sqrt(norm2) if norm2 > 0.0 else 0.0
         _combine(1.0, alpha, theta, q)
         _combine(1.0, m, theta, Gq)
@@ -7395,10 +7421,10 @@ def normalized_gradient_descent(
     max_iter: int = 1000,
     **options: Unpack[RunOptions],
 ) -> Result:
-    """Follow gradient descent with normalised steps, and see how much of the maximum margin it has.
+    """Run gradient descent with normalised steps, and certify how close its margin is to the maximum.
 
-    On the exponential risk R = (1/n) sum_i exp(-m_i), m = G alpha, with the gradient divided by R (ji21, section 3.1),
-    or by its own norm (apidopoulos22, section 6.2):
+    The method descends on the exponential risk R = (1/n) sum_i exp(-m_i), m = G alpha.  It divides the gradient by R
+    (ji21, section 3.1), or by the gradient's norm (apidopoulos22, section 6.2):
 
         alpha <- alpha + theta_t q_t,   or   alpha <- alpha + theta_t q_t / ||q_t||_G,   q_t = softmax(-G alpha).
 
@@ -7407,31 +7433,34 @@ def normalized_gradient_descent(
     G : array, shape (n, n), or Gram
         Signed Gram matrix.
     step : float
-        Step length in units of 1/s, or of 1/sqrt(s) with divide_by="norm"; above 0.
+        Step length, above 0, in units of 1/s; with divide_by="norm" in units of 1/sqrt(s).
     schedule : {"constant", "sqrt"}
-        theta_t = step/s, whose margins have the rate 1/t (Ji & Telgarsky 2019); or theta_t = (step/s) / sqrt(t + 1),
-        with ln t / sqrt t (Nacson et al. 2018, who divide by the norm).  With divide_by="norm" read sqrt(s) for s.
+        "constant" is theta_t = step/s, for which the gap of the margin is of order 1/t (Ji & Telgarsky 2019).  "sqrt"
+        is theta_t = (step/s) / sqrt(t + 1), for which the gap is of order ln(t) / sqrt(t) (Nacson et al. 2018, who
+        divide by the norm).  With divide_by="norm" both have sqrt(s) in place of s.
     divide_by : {"risk", "norm"}
-        The gradient with respect to f is -R g, g = sum_i q_i y_i phi(x_i); its norm is R ||q||_G.
+        What the gradient is divided by.  The gradient with respect to f is -R g, where g = sum_i q_i y_i phi(x_i), and
+        its norm is R ||q||_G.
     max_iter : int
         Largest number of updates in this call.
     **options : tol, trace_at, keep_iterates, callback, start; see `RunOptions`
 
     See Also
     --------
-    momentum : Adds momentum: the rate 1/t^2.
+    momentum : Adds momentum, which makes the gap of the margin of order 1/t^2.
 
     Notes
     -----
-    p = alpha / sum alpha.  Divided by the risk it is mirror descent with the entropy on the dual.  Divided by the norm,
-    f moves by theta_t each time, up to sqrt(s) / rho times as far as divided by the risk.  An iteration costs one
-    product.
+    p = alpha / sum alpha.  With divide_by="risk" the method is mirror descent with the entropy on the dual.  With
+    divide_by="norm" f moves by theta_t in each iteration, up to sqrt(s) / rho times as far as with divide_by="risk".
+    An iteration costs one product.
 
-    A constant step may be large.  Divided by the risk, with s = 1, one of the first (1 + 2 ln(n) / step) / rho^2
-    iterates separates the points, and the best of T has ln R <= -(step / 2) (rho^2 T - 1) (proof: "Normalised steps of
-    any length" in figures/THEOREMS.md).  Zhang et al. show this for the logistic loss, and for a broad class of losses,
-    with steps that adapt to the risk: exp(-Theta(step)) after 1 / rho^2 iterations; no first-order method does with
-    fewer, up to a constant, on some sets of exp(O(1 / rho^2)) points.
+    A constant step may be large.  Let rho > 0, s = 1 and divide_by="risk".  Then one of the first
+    (1 + 2 ln(n) / step) / rho^2 iterates separates the points, and the least risk R of T iterates has
+    ln R <= -(step / 2) (rho^2 T - 1) (Theorem 10, "Normalised steps of any length", in figures/THEOREMS.md).  Zhang et
+    al. prove for the logistic loss, and for a broad class of losses, that steps which adapt to the risk bring it to
+    exp(-Theta(step)) after 1 / rho^2 iterations.  They also prove that on some sets of exp(O(1 / rho^2)) points every
+    first-order method needs as many iterations to separate the points, up to a constant.
 
     References
     ----------
@@ -7464,7 +7493,7 @@ def normalized_gradient_descent(
 
 @njit(cache=_CACHE)
 def _momentum_step(alpha, g, m, Gg, q, Gq, beta, step):
-    """g <- beta (g + q), alpha <- alpha + step (g + q), and their products Gg and m alike."""
+    """Set g <- beta (g + q) and alpha <- alpha + step (g + q), and update their products Gg and m in the same way."""
     for i in range(m.size):
         g[i] = beta * (g[i] + q[i])
         Gg[i] = beta * (Gg[i] + Gq[i])
@@ -7474,7 +7503,7 @@ def _momentum_step(alpha, g, m, Gg, q, Gq, beta, step):
 
 @njit(cache=_CACHE, fastmath=_FAST)
 def _square_of_p(g, q, Gg, Gq):
-    """Return ||p||_G^2 of p = (g + q) / ||g + q||_1."""
+    """Return ||p||_G^2 for p = (g + q) / ||g + q||_1."""
     total = 0.0
     norm2 = 0.0
     for i in range(g.size):
@@ -7485,9 +7514,9 @@ def _square_of_p(g, q, Gg, Gq):
 
 @njit(cache=_CACHE)
 def _momentum_loop(G, k, until, alpha, g, m, Gg, q, Gq, logistic, shift, y, step, goal):
-    """ji21, Algorithm 1; m = G alpha, Gg = G g, Z'g is g_k there, and q belongs to m.
+    """Run Algorithm 1 of ji21; m = G alpha, Gg = G g, Z'g is the paper's g_k, and q has the weights of the loss at m.
 
-    If ``goal`` is above 0, it halts at ||p_k||_G^2 <= goal.
+    If ``goal`` is above 0, the loop halts once ||p_k||_G^2 <= goal.
     """
     while k < until:
         if goal > 0.0 and _square_of_p(g, q, Gg, Gq) <= goal:
@@ -7510,52 +7539,54 @@ def momentum(
     max_iter: int = 1000,
     **options: Unpack[RunOptions],
 ) -> Result:
-    """Find the maximum margin by products with G alone, one in an iteration.
+    """Find the maximum margin with one product with G per iteration, and no columns of G.
 
-    Margin maximization by momentum, which is Nesterov's method on the dual (ji21, section 3, Algorithm 1):
+    This is margin maximization by momentum, which is Nesterov's method on the dual (ji21, section 3, Algorithm 1):
 
         g_t = beta_t (g_{t-1} + Z' q_t),   w_{t+1} = w_t + theta (g_t + Z' q_t),   q_{t+1} = softmax(-Z w_{t+1})
 
-    with w_0 = g_{-1} = 0, q_0 = 1/n, beta_t = t/(t+1), theta = 1/s.  p is the dual iterate p_t (mu_t in the paper):
-    Z' p_t is g_{t-1} + Z' q_t, over the sum of the weights that make it up.
+    with w_0 = g_{-1} = 0, q_0 = 1/n, beta_t = t/(t+1) and theta = 1/s.  p is the dual iterate p_t, which is mu_t in the
+    paper: g_{t-1} + Z' q_t = Z' v for some weights v >= 0, and p_t = v / sum v.
 
     Parameters
     ----------
     G : array, shape (n, n), or Gram
         Signed Gram matrix.
     loss : {"exp", "logistic"}
-        "logistic" takes q_t = grad psi, psi = l^{-1}(sum l), l(z) = ln(1 + e^z), at margins larger by ln n, and
-        theta = (1 - 1/e)/s; q_t is then not normalised, and p_t is divided by its sum (section 5.1).
+        "exp" is the method above.  "logistic" has q_t = grad psi at xi_i = -m_i - ln n, the margins raised by ln n,
+        where psi(xi) = l^{-1}(sum_i l(xi_i)) and l(z) = ln(1 + e^z), and theta = (1 - 1/e)/s.  The sum of this q_t may
+        be above 1 (section 5.1 of the paper).
     shifted : bool
-        Of the logistic loss alone: False is section 5.1 as it is printed, at the margins themselves, theta = 1/(n s).
+        Used only with loss="logistic".  False runs section 5.1 as it is printed, with xi_i = -m_i and theta = 1/(n s).
     eps : float
-        Stop as "infeasible" at ||p_t||_G <= eps: no margin above eps exists.  It is absolute; 0 never stops.
+        The run stops as "infeasible" once ||p_t||_G <= eps, which proves that no margin above eps exists.  eps is
+        absolute, not a multiple of sqrt(s); 0 never stops the run.
     max_iter : int
         Largest number of updates in this call.
     **options : tol, trace_at, keep_iterates, callback, start; see `RunOptions`
 
     See Also
     --------
-    snkp : The same recursion with other lengths of steps.
-    adaptive_sampling : One row, drawn with probability q_t, in place of Z' q_t.
+    snkp : The same recursion with other step lengths.
+    adaptive_sampling : Replaces Z' q_t by one row, which is drawn from the distribution q_t.
 
     Notes
     -----
-    Let margin(w) = min_i <z_i, w> / ||w||, and let margins and ||p_t||_G be in units of sqrt(s).  With loss="exp", as
-    Theorem 3.1 and without its ln t (proof: "Momentum without a logarithm" in figures/THEOREMS.md; the rate 1/t^2 is
-    that of Wang et al.),
+    Let margin(w) = min_i <z_i, w> / ||w||, let rho+ = max(rho, 0), and let margins and ||p_t||_G be in units of
+    sqrt(s).  With loss="exp",
 
-        margin(w_t) >= rho - 4 (1 + ln n) (1 + 2 ln(t+1)) / (rho (t+1)^2)   if rho > 0      (Theorem 3.1)
-        margin(w_t) >= rho - 4 ln(n) / (rho t (t+3))                        if rho > 0
-        rho+^2 <= ||p_t||_G^2 <= rho+^2 + 8 ln(n) / (t+1)^2                 always          (Theorem 3.1)
+        margin(w_t) >= rho - 4 (1 + ln n) (1 + 2 ln(t+1)) / (rho (t+1)^2)   if rho > 0      (Theorem 3.1 of the paper)
+        margin(w_t) >= rho - 4 ln(n) / (rho t (t+3))                        if rho > 0      (Theorem 7)
+        rho+^2 <= ||p_t||_G^2 <= rho+^2 + 8 ln(n) / (t+1)^2                 always          (Theorem 3.1 of the paper)
 
-    So if rho <= 0, eps > 0 ends the run within sqrt(8 s ln n) / eps iterations.  With loss="logistic", shifted, and
-    b = e/(e-1) in place of the n of section 5.1,
+    Theorem 7, "Momentum without a logarithm", is in figures/THEOREMS.md; the rate 1/t^2 is that of Wang et al.  So if
+    rho <= 0 and eps > 0, the run ends within sqrt(8 s ln n) / eps iterations.  With loss="logistic", shifted=True and
+    b = e/(e-1),
 
-        margin(w_t) >= rho - 4 b ln((e-1) n) / (rho t (t+3))                if rho > 0,
+        margin(w_t) >= rho - 4 b ln((e-1) n) / (rho t (t+3))                if rho > 0      (Theorem 9)
 
-    and sum_i l(-m_i - ln n) < 1 always (proof: "The shifted logistic loss" there).  An iteration costs one product, and
-    so does the start.
+    and sum_i l(-m_i - ln n) < 1 for every t, whether the points are separable or not (Theorem 9, "The shifted logistic
+    loss").  An iteration costs one product, and so does the start.
 
     References
     ----------
@@ -7597,15 +7628,16 @@ def momentum(
 def _batch_perceptron_loop(
     G, k, until, alpha, m, total, total_m, hits, hits_m, norm2, column, diagonal, step
 ):
-    """w_k = P(w_{k-1} + eta_k z_i); ``total`` is the sum of the iterates, ``hits`` counts the rows taken.
+    """Run w_k = P(w_{k-1} + eta_k z_i).
 
-    m, total_m and hits_m are their products with G, and norm2[0] = ||w||^2.
+    ``total`` is the sum of the iterates, and ``hits`` counts how often each row was taken.  m, total_m and hits_m are
+    the products of alpha, total and hits with G, and norm2[0] = ||w||^2.
     """
     while k < until:
         i = np.argmin(m)
         eta = step / math.sqrt(k + 1.0)
         norm2[0] += eta * (2.0 * m[i] + eta * diagonal[i])
-        shrink = 1.0 / math.sqrt(max(1.0, norm2[0]))  # of P; rounding may make a square negative
+        shrink = 1.0 / math.sqrt(max(1.0, norm2[0]))  # rounding may make norm2 negative
         norm2[0] *= shrink * shrink
         column.fill(0.0)
         add_column(G, i, 1.0, column)
@@ -7629,9 +7661,9 @@ def batch_perceptron(
     max_iter: int = 1000,
     **options: Unpack[RunOptions],
 ) -> Result:
-    """Raise the least margin by one column of G in an iteration, that of the point which has it.
+    """Raise the least margin, with one column of G per iteration: that of the point of least margin.
 
-    Batch perceptron (Cotter et al., ICML 2012; ji21, appendix F): supergradient ascent on the least margin,
+    This is the batch perceptron (Cotter et al., ICML 2012; ji21, appendix F), supergradient ascent on the least margin:
 
         w_t = P(w_{t-1} + eta_t z_i),   i = argmin_i <z_i, w_{t-1}>,   eta_t = 1 / sqrt(s t),   w_0 = 0,
 
@@ -7642,18 +7674,20 @@ def batch_perceptron(
     G : array, shape (n, n), or Gram
         Signed Gram matrix.
     averaged : bool
-        alpha is the sum of the iterates, so that lower is the margin of their average; or it is the last iterate.
+        If True, alpha is the sum of the iterates, so that lower is the margin of their average.  If False, alpha is the
+        last iterate.
     max_iter : int
         Largest number of updates in this call.
     **options : tol, trace_at, keep_iterates, callback, start; see `RunOptions`
 
     See Also
     --------
-    adaptive_sampling : Draws the row instead, at the same cost.
+    adaptive_sampling : Draws the row at random, at the same cost.
 
     Notes
     -----
-    p counts the rows taken.  While lower >= 0, upper - lower = O(sqrt(s/t)).  An iteration costs one column.
+    p counts how often each row was taken.  With averaged=True, and if lower >= 0 after t iterations, upper -
+    lower = O(sqrt(s/t)).  An iteration costs one column.
 
     Examples
     --------
@@ -7685,7 +7719,7 @@ def batch_perceptron(
 def _draw(m, uniform, weights):
     """Return i with probability softmax(-m)_i for a uniform number in [0, 1), by inverting the distribution function.
 
-    By rounding the weights may not add up to the level; then it is the last i of any weight.
+    If the weights do not add up to the level because of rounding, the last i of positive weight is returned.
     """
     low = _least(m)
     total = 0.0
@@ -7705,10 +7739,11 @@ def _draw(m, uniform, weights):
 
 @njit(cache=_CACHE)
 def _sampling_loop(G, k, until, alpha, g, m, Gg, drawn, column, uniforms, momentum, step):
-    """ji21, section 4: `_momentum_loop` with ``drawn`` = e_i and ``column`` = G e_i for q and G q."""
+    """Run the method of section 4 of ji21: `_momentum_loop` with ``drawn`` = e_i and ``column`` = G e_i for q and G
+    q."""
     first = k
     while k < until:
-        i = _draw(m, uniforms[k - first], column)  # whose memory it fills with weights
+        i = _draw(m, uniforms[k - first], column)  # the weights use the memory of ``column``
         beta = k / (k + 1.0) if momentum else 0.0
         drawn[i] = 1.0
         column.fill(0.0)
@@ -7729,9 +7764,10 @@ def adaptive_sampling(
     max_iter: int = 1000,
     **options: Unpack[RunOptions],
 ) -> Result:
-    """Find the maximum margin by one column of G in an iteration, drawn at random.
+    """Find the maximum margin with one column of G per iteration, which is drawn at random.
 
-    Adaptive sampling (ji21, section 4): `momentum` with one row z_i, drawn with probability q_t, in place of Z'q_t,
+    This is adaptive sampling (ji21, section 4): `momentum` with one row z_i, where i is drawn from q_t, in place of
+    Z'q_t:
 
         g_t = beta_t (g_{t-1} + z_i),   w_{t+1} = w_t + theta (g_t + z_i),   i ~ q_t = softmax(-Z w_t).
 
@@ -7740,34 +7776,34 @@ def adaptive_sampling(
     G : array, shape (n, n), or Gram
         Signed Gram matrix.
     momentum : bool
-        beta_t = t/(t+1); or, if False, beta_t = 0, as in Theorem 4.1.
+        If True, beta_t = t/(t+1).  If False, beta_t = 0, as in Theorem 4.1 of the paper.
     step : float
         theta in units of 1/s, above 0.
     seed : int
-        Seed of the samples, at least 0: the same seed gives the same run, on any number of threads.
+        Seed of the samples, at least 0.  The same seed gives the same run on any number of threads.
     max_iter : int
         Largest number of updates in this call.
     **options : tol, trace_at, keep_iterates, callback, start; see `RunOptions`
 
     See Also
     --------
-    momentum : All rows in each step, at the cost of one product.
+    momentum : Takes all rows in each step, at the cost of one product.
 
     Notes
     -----
-    p = alpha / sum alpha.  An iteration costs one column.  Let margin(w) = min_i <z_i, w> / ||w||, and margins be in
-    units of sqrt(s).  Theorem 4.1, with the constants of its proof, is about momentum=False and step = sqrt(ln(n) / T):
-    with probability 1 - 2 delta,
+    p = alpha / sum alpha.  An iteration costs one column.  Let margin(w) = min_i <z_i, w> / ||w||, let margins be in
+    units of sqrt(s), and let rho > 0.  With momentum=False and step = sqrt(ln(n) / T), Theorem 4.1 of the paper, with
+    the constants of its proof, says that with probability 1 - 2 delta
 
         margin(w_T) >= rho - (1.5 sqrt(ln(n) / T) + sqrt(2 ln(1/delta) / T)) / rho - 1 / sqrt(delta T).
 
-    With momentum, which the paper leaves open, for every step
+    The paper leaves the rate with momentum open.  For every step > 0
 
         mean of margin(w_T) >= rho - 4 (ln(n) + T (step + ln cosh(step))) / (step rho T (T+3))
 
-    (proof: "Sampling with momentum" in figures/THEOREMS.md).  The rate 1/(rho T) is that of coresets (Gaertner &
-    Jaggi), the best on all data for weights on T points: of n unit rows with inner products c, T < n give a margin
-    of at most c / sqrt(c + (1-c)/T), all give sqrt(c + (1-c)/n).  New is that this method has it.
+    by Theorem 11, "Sampling with momentum", in figures/THEOREMS.md.  The gap of order 1/(rho T) is that of coresets
+    (Gaertner & Jaggi).  On some data no weights on T points do better: if all n rows have length 1 and inner products
+    c, T < n of them give a margin of at most c / sqrt(c + (1-c)/T), and all n give sqrt(c + (1-c)/n).
 
     References
     ----------
@@ -7815,9 +7851,9 @@ _SCHEDULES = {
 
 
 def _bounds(lam, lam0, max_iter, options):
-    """Return a function of (k, until): 1 / lambda_t, lambda_t = lam0 s(t), for t = k + 1 to ``until``.
+    """Return a function of (k, until) that gives 1 / lambda_t, lambda_t = lam0 s(t), for t = k + 1 to ``until``.
 
-    s is given by name, callable, or array of all s(t) from t = 1 on.
+    ``lam`` gives s by name, as a callable, or as the array of all s(t) from t = 1 on.
     """
     lam0 = _number(lam0, "lam0")
     if isinstance(lam, str):
@@ -7832,7 +7868,7 @@ def _bounds(lam, lam0, max_iter, options):
         last = _first_iteration(options) + _count(max_iter, "max_iter")
         if values.ndim != 1 or values.size < last:
             raise ValueError(
-                f"lam must hold a value for each of {last} iterations; got shape {values.shape}"
+                f"lam must be an array of at least {last} values, one for each iteration; got shape {values.shape}"
             )
         values = _nonnegative_values(values[:last].astype(np.float64), 0)
 
@@ -7847,7 +7883,7 @@ def _bounds(lam, lam0, max_iter, options):
 
 
 def _nonnegative_values(values, k):
-    """Return s(t) for t = k + 1, k + 2, ...; refuse a negative one."""
+    """Return the values s(t), for t = k + 1, k + 2, ...; raise an error if one is negative."""
     wrong = np.flatnonzero(~(values >= 0.0))
     if wrong.size:
         i = wrong[0]
@@ -7857,7 +7893,7 @@ def _nonnegative_values(values, k):
 
 @njit(cache=_CACHE)
 def _projected_step(z, mz, step, bound, alpha):
-    """alpha <- clip(z + step (1 - mz), 0, bound); return <z - alpha, alpha - the alpha before>."""
+    """Set alpha <- clip(z + step (1 - mz), 0, bound); return <z - alpha, alpha - the alpha before>."""
     uphill = 0.0
     for i in range(z.size):
         before = alpha[i]
@@ -7868,22 +7904,22 @@ def _projected_step(z, mz, step, bound, alpha):
 
 @njit(cache=_CACHE)
 def _extrapolate(alpha, previous, inertia, z):
-    """z <- alpha + inertia (alpha - previous), and then previous <- alpha."""
+    """Set z <- alpha + inertia (alpha - previous), and then previous <- alpha."""
     for i in range(z.size):
         z[i] = alpha[i] + inertia * (alpha[i] - previous[i])
         previous[i] = alpha[i]
 
 
 def _descent_step(G, step, options):
-    """Return the step with the products that it took to find it, as an array, and the seconds.
+    """Return the array (step, number of products that it took to find the step), and the seconds that it took.
 
-    Without a step it is a little less than 1 / ||G||_op.  A run that goes on takes the one of its start.
+    If ``step`` is None, it is a little less than 1 / ||G||_op.  A run with a ``start`` has the step of the start.
     """
     if step is not None:
         return np.array([_number(step, "step"), 0.0]), 0.0
     if options.get("start") is not None:
         return np.zeros(2), 0.0
-    G @ np.zeros(len(G))  # compiles, outside the clock
+    G @ np.zeros(len(G))  # compile the product before the clock starts
     begin = time.perf_counter()
     norm, products = _operator_norm(G)
     return np.array([1.0 / norm, products]), time.perf_counter() - begin
@@ -7891,9 +7927,9 @@ def _descent_step(G, step, options):
 
 @njit(cache=_CACHE)
 def _diagonal_loop(G, k, until, alpha, m, found, bounds, step):
-    """apidopoulos22, Algorithm 1, in alpha = -u; m = G alpha, and bounds are the 1 / lambda_t from t = k + 1 on.
+    """Run Algorithm 1 of apidopoulos22 with alpha = -u; m = G alpha, and bounds has 1 / lambda_t from t = k + 1 on.
 
-    found[0] is the step, unless this run has one of its own, above 0.
+    If ``step`` is 0, found[0] is the step.
     """
     first = k
     if step == 0.0:
@@ -7923,10 +7959,10 @@ def _inertial_loop(
     accel,
     restart,
 ):
-    """apidopoulos22, Algorithm 2, in alpha = -u; arguments as of `_diagonal_loop`.
+    """Run Algorithm 2 of apidopoulos22 with alpha = -u; bounds, step and found are those of `_diagonal_loop`.
 
-    ``previous`` is alpha one step ago, z the point that the step is taken from; m, previous_m and mz are their products
-    with G.  age[0] counts the steps from the last restart.
+    ``previous`` is alpha one step ago, and z is the point from which a step starts.  m, previous_m and mz are the
+    products of alpha, previous and z with G. age[0] counts the steps since the last restart.
     """
     first = k
     if step == 0.0:
@@ -7956,14 +7992,15 @@ def diagonal_descent(
     max_iter: int = 1000,
     **options: Unpack[RunOptions],
 ) -> Result:
-    """Descend on the hinge loss towards the maximum margin; stop early where labels may be wrong.
+    """Descend on the hinge loss towards the maximum margin; if labels may be wrong, stop early.
 
-    Hinge-loss diagonal descent (apidopoulos22, section 4, Algorithm 1).  With the margins m = Z w, one step of
-    projected gradient for each lambda_t on the dual of min_w (1/lambda_t) sum_i max(0, 1 - m_i) + ||w||^2 / 2:
+    This is hinge-loss diagonal descent (apidopoulos22, section 4, Algorithm 1).  For each lambda_t it takes one
+    projected gradient step on the dual of min_w (1/lambda_t) sum_i max(0, 1 - m_i) + ||w||^2 / 2, where m = Z w are the
+    margins:
 
         u_0 = 0,   u_t = clip(u_{t-1} - gamma G u_{t-1} - gamma, -1/lambda_t, 0),   w_t = -Z'u_t.
 
-    The result has alpha = -u and p = alpha / sum alpha.  One product per iteration.
+    The result has alpha = -u and p = alpha / sum alpha.  An iteration costs one product.
 
     Parameters
     ----------
@@ -7971,34 +8008,36 @@ def diagonal_descent(
         Signed Gram matrix.
     lam : str, callable or array
         s(t) in lambda_t = lam0 s(t): "1/log(1+t)", "1/sqrt(t)", "1/t", "1/t^2", "2^-t", a callable of t, or an array
-        with s(t) at [t - 1].  It must not be negative; 0 leaves u without a lower bound.
+        that has s(t) at index t - 1.  No s(t) may be negative; 0 leaves u without a lower bound.
     lam0 : float
-        Above 0, in the units of G.
+        Factor of s(t), above 0, in the units of G.
     step : float, optional
-        gamma itself, not in units of 1/s.  By default that of ``start``, or a little less than 1/||G||_op, the inverse
-        of the largest eigenvalue of G; at most 64 products find it, which the trace counts as spent before iteration 0.
+        gamma itself, not in units of 1/s.  The default is the step of ``start``, or without a start a little less than
+        1/||G||_op, where ||G||_op is the largest eigenvalue of G. At most 64 products find it; the trace counts them
+        before iteration 0.
     max_iter : int
         Largest number of updates in this call.
     **options : tol, trace_at, keep_iterates, callback, start; see `RunOptions`
 
     See Also
     --------
-    inertial_diagonal_descent : the same step with inertia
-    momentum : another method of one product per iteration, ahead where G is ill conditioned
-    max_margin : the exact solver
+    inertial_diagonal_descent : The same steps with inertia.
+    momentum : Another method with one product per iteration, which is faster if G is ill conditioned.
+    max_margin : The exact solver.
 
     Notes
     -----
-    Let gamma <= 1/||G||_op, and let lambda_t not rise.  Then D(u_t) = ||w_t||^2 / 2 + sum_i u_{t,i} never increases
-    (Lemma 5.3).  On separable data w_t -> w*, the separator of least norm with margins >= 1, for which rho = 1/||w*||;
-    with u* a minimiser of D over u <= 0, it does so linearly once lambda_t <= 1/||u*|| (Theorem 5.1).  If this holds
-    from t = 1 on, (5.4), with its constants repaired (figures/THEOREMS.md), is
+    Theorems, lemmas and equations are those of apidopoulos22.  Let gamma <= 1/||G||_op, and let lambda_t never rise.
+    Then D(u_t) = ||w_t||^2 / 2 + sum_i u_{t,i} never increases (Lemma 5.3).  If the data are separable, w_t tends to
+    w*, the separator of least norm with margins >= 1, and rho = 1/||w*||.  Let u* be a minimiser of D over u <= 0.  The
+    convergence is linear once lambda_t <= 1/||u*|| (Theorem 5.1).  If lambda_t <= 1/||u*|| from t = 1 on, then
 
         ||w_t - w*|| <= ||w*|| (1 + gamma mu)^(-t/2),   mu = 1 / (8 H^2 (A^2 + 2)),
         A = 3 ||w*|| / sqrt(2) + 2 sqrt(2) ||G||_op^(1/2) ||u*||,   H the Hoffman constant of (5.3).
 
-    This mu is tiny.  The distance is seen to fall as (1 - gamma nu)^t, where nu is the least positive eigenvalue of G
-    on the face of u*, the points with u*_i < 0.
+    This is (5.4) with the constants that "Departures from the papers" in figures/THEOREMS.md repairs.  This mu is tiny.
+    In experiments the distance falls as (1 - gamma nu)^t, where nu is the least positive eigenvalue of G on the face of
+    u*, the points with u*_i < 0.
 
     Examples
     --------
@@ -8035,15 +8074,15 @@ def inertial_diagonal_descent(
     max_iter: int = 1000,
     **options: Unpack[RunOptions],
 ) -> Result:
-    """Descend as `diagonal_descent` does, with inertia.
+    """Descend on the hinge loss as `diagonal_descent` does, with inertia.
 
-    Inertial diagonal descent (apidopoulos22, section 4, Algorithm 2).  The step of `diagonal_descent`, taken from a
-    point z_t further along: with the margins m = Z w, for each lambda_t
+    This is inertial diagonal descent (apidopoulos22, section 4, Algorithm 2).  It takes the steps of `diagonal_descent`
+    from a point z_t that inertia has moved ahead of u_{t-1}:
 
         z_t = u_{t-1} + (t/(t + accel)) (u_{t-1} - u_{t-2}),   u_t = clip(z_t - gamma G z_t - gamma, -1/lambda_t, 0),
 
-    w_t = -Z'u_t, from u_0 = u_{-1} = 0.  The result has alpha = -u and p = alpha / sum alpha.  One product per
-    iteration.
+    with w_t = -Z'u_t and u_0 = u_{-1} = 0.  The result has alpha = -u and p = alpha / sum alpha.  An iteration costs
+    one product.
 
     Parameters
     ----------
@@ -8056,35 +8095,37 @@ def inertial_diagonal_descent(
     step : float, optional
         gamma, as in `diagonal_descent`.
     restart : bool
-        Begin anew from u_t, with t counted from 1 again and no inertia at first, where inertia led uphill:
-        <z_t - u_t, u_t - u_{t-1}> > 0.  False is the paper's.
+        If True, the method begins anew from u_t whenever inertia has led uphill, that is if <z_t - u_t, u_t -
+        u_{t-1}> > 0: it counts t from 1 again, and its first step has no inertia.  False is the method of the paper.
     max_iter : int
         Largest number of updates in this call.
     **options : tol, trace_at, keep_iterates, callback, start; see `RunOptions`
 
     See Also
     --------
-    diagonal_descent : the same step without inertia; lam, lam0 and step
-    momentum : another method of one product per iteration, ahead where G is ill conditioned
-    max_margin : the exact solver
+    diagonal_descent : The same steps without inertia; it describes lam, lam0 and step.
+    momentum : Another method with one product per iteration, which is faster if G is ill conditioned.
+    max_margin : The exact solver.
 
     Notes
     -----
-    Let gamma <= 1/||G||_op, the inverse of the largest eigenvalue of G, let lambda_t not rise, let u* be a minimiser of
-    D(u) = ||Z'u||^2 / 2 + sum_i u_i over u <= 0, and w* = -Z'u*, on separable data the separator of least norm with
-    margins >= 1.
+    Let gamma <= 1/||G||_op, where ||G||_op is the largest eigenvalue of G, and let lambda_t never rise.  Let u* be a
+    minimiser of D(u) = ||Z'u||^2 / 2 + sum_i u_i over u <= 0, and w* = -Z'u*.  If the data are separable, w* is the
+    separator of least norm with margins >= 1.  Theorems 12 and 13 and Proposition 1 are those of "Inertial diagonal
+    descent" in figures/THEOREMS.md.
 
-    - Theorem 5.2, for accel >= 3 and lambda_t <= 1/||u*|| from t = 1 on: ||w_t - w*|| <= C/(t + accel - 1) with
-      C = (accel - 1) (||w_0||^2 - ||w*||^2 + 2 ||u_0 - u*||_1 + ||u_0 - u*||^2 / gamma)^{1/2}.
-      For the algorithm as it is listed we prove this with C for accel >= 2 + sqrt(5) = 4.24, and with sqrt(2) C for
-      3 <= accel < 4.24.
-    - D(u_t) + ||u_t - u_{t-1}||^2 / (2 gamma) never increases, with restarts or without.  On separable data w_t -> w*
-      in both cases, if lambda_t comes down to 1/||u*|| or less.
-    - Once the face of u*, the points with u*_i < 0, is found, ||w_t - w*|| has the envelope
-      t^(-accel/2) (1 - gamma nu)^(t/2), with nu the least positive eigenvalue of G on this face: half the exponential
-      rate of `diagonal_descent`.  With restarts it is measured to fall by 0.5 to 1.2 (gamma nu)^{1/2} a step.
-
-    Proofs of ours: "Inertial diagonal descent" in figures/THEOREMS.md.
+    - *Rate.*  Let the data be separable, accel >= 3, lambda_t <= 1/||u*|| from t = 1 on, and
+      C = (accel - 1) (||w_0||^2 - ||w*||^2 + 2 ||u_0 - u*||_1 + ||u_0 - u*||^2 / gamma)^{1/2}.  Theorem 5.2 of the
+      paper has ||w_t - w*|| <= C/(t + accel - 1), in a count of steps that begins with u_0 = u_1.  In the count of
+      steps above, and without restarts, ||w_t - w*|| <= C/(t + accel) if accel >= 2 + sqrt(5) = 4.24, and sqrt(2) times
+      as much if 3 <= accel < 4.24 (Theorem 12).
+    - *Convergence.*  D(u_t) + ||u_t - u_{t-1}||^2 / (2 gamma) never increases, with restarts and without.  If the data
+      are separable and lambda_t comes down to 1/||u*|| or less, w_t tends to w* in both cases (Theorem 13).
+    - *Linear rate without restarts.*  Once the support is the face of u*, the points with u*_i < 0, and stays so,
+      ||w_t - w*|| is at most a constant times t^(-accel/2) (1 - gamma nu)^(t/2), where nu is the least positive
+      eigenvalue of G on this face (Proposition 1).  This is half the exponential rate of `diagonal_descent`.
+    - *Linear rate with restarts.*  We measure it and do not prove it: ln ||w_t - w*|| falls by 0.5 to 1.2 times
+      (gamma nu)^{1/2} per step.
 
     References
     ----------
@@ -8117,14 +8158,17 @@ def inertial_diagonal_descent(
 
 @njit(cache=_CACHE)
 def _penalised_step(alpha, m, shrink, gain):
-    """alpha <- shrink alpha + gain [m < 1]."""
+    """Set alpha <- shrink alpha + gain [m < 1]."""
     for i in range(m.size):
         alpha[i] = shrink * alpha[i] + (gain if m[i] < 1.0 else 0.0)
 
 
 @njit(cache=_CACHE)
 def _homotopic_loop(G, k, until, alpha, m, a, b, scale):
-    """alpha <- (1 - eta_t lambda_t) alpha + (eta_t / n) [m < 1], m = G alpha; step is s eta_t, penalty lambda_t / s."""
+    """Run alpha <- (1 - eta_t lambda_t) alpha + (eta_t / n) [m < 1].
+
+    m = G alpha, step = s eta_t, and penalty = lambda_t / s.
+    """
     while k < until:
         step = (k + 1.0) ** -b
         penalty = (k + 1.0) ** -a
@@ -8143,32 +8187,33 @@ def homotopic_subgradient(
     max_iter: int = 1000,
     **options: Unpack[RunOptions],
 ) -> Result:
-    """Take subgradient steps on the hinge loss under a vanishing penalty, for comparison with `diagonal_descent`.
+    """Take subgradient steps on the hinge loss with a vanishing penalty, for comparison with `diagonal_descent`.
 
-    Homotopic subgradient method (Molitor, Needell & Ward 2021), the comparator of apidopoulos22.  With the margins m =
-    G alpha = Z w, subgradient steps on (1/n) sum_i max(0, 1 - m_i) + (lambda_t / 2) ||w||^2 under a vanishing penalty:
+    This is the homotopic subgradient method (Molitor, Needell & Ward 2021), with which apidopoulos22 compares its
+    methods.  It takes subgradient steps on (1/n) sum_i max(0, 1 - m_i) + (lambda_t / 2) ||w||^2, where m = G alpha = Z
+    w are the margins:
 
-        alpha <- (1 - eta_t lambda_t) alpha + (eta_t / n) [m_i < 1],   lambda_t = s t^-a,  eta_t = t^-b / s,
+        alpha_i <- (1 - eta_t lambda_t) alpha_i + (eta_t / n) [m_i < 1],   lambda_t = s t^-a,  eta_t = t^-b / s,
 
-    where s = max_i G_ii, [.] is 1 where the inequality holds and else 0, and alpha begins at 0.
+    where s = max_i G_ii, and [m_i < 1] is 1 if m_i < 1 and 0 otherwise.  The run starts at alpha = 0.
 
     Parameters
     ----------
     G : array, shape (n, n), or Gram
         Signed Gram matrix.
     a, b : float
-        Exponents above 0 with a + b <= 1, so that the shrinkage sums to infinity.
+        Exponents above 0 with a + b <= 1, so that the sum of all eta_t lambda_t is infinite.
     max_iter : int
         Largest number of updates in this call.
     **options : tol, trace_at, keep_iterates, callback, start; see `RunOptions`
 
     See Also
     --------
-    diagonal_descent, inertial_diagonal_descent : the methods of apidopoulos22
+    diagonal_descent, inertial_diagonal_descent : The methods of apidopoulos22.
 
     Notes
     -----
-    p = alpha / sum alpha.  One product per iteration.
+    p = alpha / sum alpha.  An iteration costs one product.
 
     References
     ----------
@@ -8199,48 +8244,50 @@ def homotopic_subgradient(
 # 8.4 own methods
 # ------------------------------------------------------------------------------------------------------
 #
-# After every product the problem in the span of all past ones is solved, which takes no product.  An iteration is
+# After every product `subspace_perceptron` solves the problem in the span of all past products, which takes no product.
+# An iteration is
 #
-#   1. `_extend`: the product Z'q; its component outside the span is a new vector of the basis.
-#   2. `_mix`: p, the shortest mixture of p, the last q and their mean.  ||p||_G bounds the margin from above.
-#   3. `_settle`: mu as the theorems allow, and by `_minimize` the minimum of phi over the span: y, and the next q.
+#   1. `_extend` makes the product Z'q.  Its component outside the span becomes a new vector of the basis.
+#   2. `_mix` sets p to the shortest mixture of p, the last q and their mean.  ||p||_G bounds the margin from above.
+#   3. `_settle` chooses mu as the theorems allow.  `_minimize` minimises phi over the span, which gives y and the next
+#      q.
 
 _TAU = 0.5  # the descent begins with a step of this length along the new vector of the basis
 _LAMBDA = -math.log(1.0 - _TAU) - _TAU  # the weight of the tilt
-_THETA = 0.04  # a descent without mu ends at a gradient of this times ||p||_G
-_NEWTON_STEPS = 40  # a descent ends after so many that do not halve the gradient: it is rounding
+_THETA = 0.04  # a descent with mu = 0 ends once the gradient is at most this times ||p||_G
+_NEWTON_STEPS = 40  # a descent ends after so many steps that do not halve the gradient: what is left is rounding
 
-# The columns of the small problem: of some mixtures p_j and their Z'p_j, p is the shortest mixture.
+# The columns of the small problem, which finds the shortest mixture p of some p_j from their Z'p_j
 _SHORTEST = 0  # p itself
 _MEAN = 1  # the mean of the q of this phase, with weights 1 / r^2
-_FIRST_RECENT = 2  # from here on the recent q; the last column is the latest
+_FIRST_RECENT = 2  # the recent q are from this column on; the last column has the latest
 _COLUMNS = 16
 
 
 class _Span(NamedTuple):
-    """Keep the span of past Z'q, by an orthonormal basis v_0, v_1, ..., and points in it; lengths in units of sqrt(s).
+    """The span of past Z'q, as an orthonormal basis v_0, v_1, ..., and points in it; lengths are in units of sqrt(s).
 
-    The first five arrays have a row for each v_j, and grow with the basis.
+    The first five arrays grow with the basis.  The first four have a row for each v_j.
     """
 
-    # (k, d) the v_j themselves if G has coordinates, else (k, 0): then inner products are taken by weights and margins
+    # (k, d) the v_j themselves if G has coordinates, else (k, 0): then weights and margins give the inner products
     coordinates: np.ndarray
     margins: np.ndarray  # (k, n) Z v_j
     weights: np.ndarray  # (k, n) v_j = Z' weights_j
     y: np.ndarray  # (k,) the minimiser of phi
-    # (1 + k, 16) the columns of the small problem; row 0 is the length of the component outside the basis
+    # (1 + k, 16) the columns of the small problem; row 0 has the lengths of the components outside the basis
     points: np.ndarray
     mixtures: np.ndarray  # (16, n) their weights p_j: points_j = Z'p_j
     q: np.ndarray  # (n,) the weights of the next product
     tilt: np.ndarray  # (n,) 1 - sum_j <z_i, v_j>^2
     lower: np.ndarray  # (1,) L, the margin of alpha
-    mu: np.ndarray  # (1,) that of phi; 0 until the points are separated
-    phase_mu: np.ndarray  # (1,) mu where the phase began; inf before the first phase
+    mu: np.ndarray  # (1,) the mu of phi; 0 until the points are separated
+    phase_mu: np.ndarray  # (1,) the mu with which the phase began; inf before the first phase
     phase_sum: np.ndarray  # (1,) the sum of 1 / r^2 over the products of the phase
 
 
 def _new_span(n, d):
-    """Return the span of nothing, for rows of d coordinates."""
+    """Return an empty span, for n rows of d coordinates."""
     return _Span(
         coordinates=np.zeros((0, d)),
         margins=np.zeros((0, n)),
@@ -8258,7 +8305,7 @@ def _new_span(n, d):
 
 
 def _negligible(G):
-    """Return the squared length, in units of s, below which a component is rounding, also after Gram-Schmidt."""
+    """Return the squared length, in units of s, below which a component may be rounding alone, after Gram-Schmidt."""
     rounding = G.rounding()
     return 16.0 * rounding.square + (100.0 * max(rounding.length, _sum_error(G.n))) ** 2
 
@@ -8266,8 +8313,8 @@ def _negligible(G):
 def _extend(G, span, sqrt_s, negligible):
     """Make the product u = Z'q and let its component outside the span join the basis.
 
-    Returns u in the new basis and the length r of that component.  If rounding may be all of it, it does not join: it
-    stands in row 0 of u, and r is 0.
+    Return u in the new basis, and the length r of that component.  If the component may be rounding alone, it does not
+    join the basis: entry 0 of u has its length, and r is 0.
     """
     # 1. The product, and Gram-Schmidt twice: u = sum_j t_j v_j + (the component), which is Z' residual.
     q = span.q
@@ -8307,11 +8354,12 @@ def _extend(G, span, sqrt_s, negligible):
 
 
 def _newton_step(M, q, mean, downhill, mu, damping, least_weight):
-    """Return the Newton step for phi at its gradient -downhill; M are the margins of the basis, ``mean`` is M q.
+    """Return the Newton step for phi, whose gradient is -downhill; M has the margins of the basis, and ``mean`` is M q.
 
-    The Hessian is mu + M diag(q) M' - mean mean'.  It is taken from the points of more than the least weight.  With
-    mu = 0 it is damped: it may be 0, where one point has all weight, or far below its trace along the gradient, where
-    phi has no minimum.
+    The Hessian is mu I + M diag(q) M' - mean mean'.  The step computes it from the points whose weight is above the
+    least
+    weight.  With mu = 0 the Hessian is damped: it may be 0 if one point has all the weight, and if phi has no minimum,
+    it may be far smaller along the gradient than its trace.
     """
     active = np.flatnonzero(q > least_weight)
     columns = M.take(active, axis=1)
@@ -8325,11 +8373,11 @@ def _newton_step(M, q, mean, downhill, mu, damping, least_weight):
 
 
 def _minimize(span, alpha, mu, accuracy):
-    """Minimise phi(y) = mu ||y||^2 / 2 + ln sum_i exp(lambda tilt_i - (M'y)_i), M the margins of the basis.
+    """Minimise phi(y) = mu ||y||^2 / 2 + ln sum_i exp(lambda tilt_i - (M'y)_i), where M has the margins of the basis.
 
-    Newton steps end at a gradient of length ``accuracy`` or less, with mu = 0 also at the first y that separates, and
-    where rounding lets the gradient get no shorter.  Sets y, mu and q = softmax(lambda tilt - M'y), keeps the alpha of
-    the largest margin, and returns phi(y).
+    Newton steps end once the gradient has the length ``accuracy`` or less, or rounding keeps it from getting shorter.
+    With mu = 0 they also end at the first y that separates the points.  Set y, mu and q = softmax(lambda tilt - M'y),
+    keep the alpha of the largest margin, and return phi(y).
     """
     y = span.y
     M = span.margins
@@ -8338,10 +8386,10 @@ def _minimize(span, alpha, mu, accuracy):
     tilt = _LAMBDA * span.tilt
 
     def phi(norm2, m, q):
-        """Return phi at a y of ||y||^2 = norm2 and M'y = m, and set q."""
+        """Return phi at the y with ||y||^2 = norm2 and M'y = m, and set q."""
         return 0.5 * mu * norm2 + _softmax(m - tilt, q)
 
-    # 1. Begin at y or, after another mu, at the multiple of y with the same mu y, if phi is smaller there.
+    # 1. Begin at y.  If mu has changed, begin at the multiple of y that has the same mu y, if phi is smaller there.
     m = y @ M
     factor = span.mu[0] / mu if span.mu[0] > 0.0 else 1.0
     value = phi(y @ y, m, q)
@@ -8354,9 +8402,9 @@ def _minimize(span, alpha, mu, accuracy):
     span.mu[0] = mu
 
     damping = 1e-9
-    share = 1.0  # of the last Newton step that was taken
-    shortest2 = math.inf  # ||gradient||^2, the least so far
-    stalled = 0  # steps in a row that did not halve the gradient
+    share = 1.0  # the share of the last Newton step that was taken
+    shortest2 = math.inf  # the least ||gradient||^2 so far
+    stalled = 0  # number of steps in a row that did not halve the gradient
     while stalled < _NEWTON_STEPS:
         # 2. The gradient.
         mean = M @ q
@@ -8367,7 +8415,8 @@ def _minimize(span, alpha, mu, accuracy):
         stalled = 0 if slope2 < 0.25 * shortest2 else stalled + 1
         shortest2 = min(shortest2, slope2)
 
-        # 3. The Newton step, damped more after one that was too long, and less after one that gained little.
+        # 3. The Newton step.  It is damped more after a step that was too long, and less after a step that gained
+        #    little.
         if share < 1.0:
             damping = min(1e-9, 10.0 * damping)
         elif stalled > 0:
@@ -8375,7 +8424,7 @@ def _minimize(span, alpha, mu, accuracy):
         least_weight = min(1e-9, 0.1 * accuracy) / q.size
         step = _newton_step(M, q, mean, downhill, mu, damping, least_weight)
 
-        # 4. Halve it until phi falls by a quarter of what the slope promises.
+        # 4. Halve the step until phi falls by a quarter of what the slope promises.
         m_step = step @ M
         promise = step @ downhill
         share = 1.0
@@ -8401,10 +8450,11 @@ def _minimize(span, alpha, mu, accuracy):
 
 @njit(cache=_CACHE)
 def _shortest(K):
-    """Return the weights c of a short mixture of points, by their inner products K: c'Kc is nearly least.
+    """Return the weights c of a short mixture of points, whose inner products are K: c'Kc is close to its minimum.
 
-    It begins at the shorter of the first two points.  An exchange moves weight from the point of largest (K c)_j to
-    that of the least, by exact line search.  The theorems ask that the first one goes to the last point.
+    The search begins at the shorter of the first two points.  An exchange moves weight from the point of the largest
+    (K c)_j to that of the least (K c)_j, by exact line search.  The theorems need the first exchange to go to the last
+    point.
     """
     leaving = 0 if K[0, 0] <= K[1, 1] else 1
     entering = len(K) - 1
@@ -8426,8 +8476,8 @@ def _shortest(K):
 
 
 def _mix(span, u, r):
-    """Enter u = Z'q into the columns of the small problem, and find the shortest mixture of them."""
-    # 1. The first product is in all columns; later ones are in the last, and the oldest goes.
+    """Enter u = Z'q into the columns of the small problem, and find the shortest mixture of the columns."""
+    # 1. The first product fills all columns.  A later product becomes the last column, and the oldest product leaves.
     points = span.points
     mixtures = span.mixtures
     if u.size <= 1 + (r > 0.0):
@@ -8446,7 +8496,7 @@ def _mix(span, u, r):
         points[:, _MEAN] += share * (u - points[:, _MEAN])
         mixtures[_MEAN] += share * (span.q - mixtures[_MEAN])
 
-    # 3. The shortest mixture, unless rounding makes it longer than the one at hand.
+    # 3. The shortest mixture, unless rounding makes it longer than the previous p.
     c = _shortest(points.T @ points)
     x = points @ c
     if x @ x < points[:, _SHORTEST] @ points[:, _SHORTEST]:
@@ -8456,11 +8506,11 @@ def _mix(span, u, r):
 
 
 def _next_mu(span, mu, gap2, Lambda, least_mu):
-    """Return the mu of the next minimum; see the phases in the proof of Theorem 2.
+    """Return the mu of the next minimum; the proof of Theorem 2 in figures/THEOREMS.md defines the phases.
 
-    It is at most mu, and at most gap2 / Lambda with gap2 = U^2 - L^2, but never below ``least_mu``.  Where the sum over
-    the phase ends it, mu is half of what it was when the phase began.  Before the first phase, and after a mu of
-    ``least_mu``, where only rounding is left, the gap alone counts.
+    The next mu is at most mu, and at most gap2 / Lambda with gap2 = U^2 - L^2, but never below ``least_mu``.  If the
+    phase ends by its sum, the next mu is at most half of the mu with which the phase began.  Before the first phase,
+    and once mu is ``least_mu``, where only rounding is left, the gap alone determines the next mu.
     """
     if mu <= least_mu:
         mu = math.inf
@@ -8471,16 +8521,16 @@ def _next_mu(span, mu, gap2, Lambda, least_mu):
 
 
 def _settle(span, alpha, u, r):
-    """Solve the problem in the span, after a product u = Z'q with the component r outside it: set p, mu, y and q.
+    """Solve the problem in the span, after a product u = Z'q: set p, mu, y and q.
 
-    "Subspace perceptron" in figures/THEOREMS.md has the theorems, and the phases in which mu falls.  U and L are the
-    ends of the interval, in units of sqrt(s).
+    r is the length of the component of u outside the old span.  "Subspace perceptron" in figures/THEOREMS.md has the
+    theorems, and the phases in which mu falls.  U and L are the ends of the interval, in units of sqrt(s).
     """
-    # 1. Take q into the mixture p, of length U.
+    # 1. Take q into the mixture p; U is the length of Z'p.
     _mix(span, u, r)
     upper2 = span.points[:, _SHORTEST] @ span.points[:, _SHORTEST]
 
-    # 2. Leave all as it is where only rounding is left: at a mu below ``least_mu`` margins have no digits.
+    # 2. Change nothing if only rounding is left: at a mu below ``least_mu`` margins have no correct digits.
     mu = span.mu[0]
     upper = math.sqrt(upper2)
     least_mu = 1e-12 * upper
@@ -8488,7 +8538,7 @@ def _settle(span, alpha, u, r):
     if span.y.size == 0 or upper < 1e-16 or is_exhausted:
         return
 
-    # 3. Until the points are separated, minimise without mu.  From the separator on mu y is to be as long as U.
+    # 3. Until the points are separated, minimise with mu = 0.  The first mu after that makes ||mu y|| = U.
     if mu == 0.0:
         _minimize(span, alpha, 0.0, _THETA * upper)
         if not span.lower[0] > 0.0:
@@ -8502,8 +8552,8 @@ def _settle(span, alpha, u, r):
     if gap2 <= 0.02 * upper2:
         span.tilt[:] = 0.0
 
-    # 5. Minimise.  Halve mu while r is 0, or the minimum ends the phase and r is short: the span has what matters at
-    #    this mu.
+    # 5. Minimise.  Halve mu and minimise again if r is 0, or if the minimum ends the phase and r is short: then the
+    #    span already has what matters at this mu.
     while True:
         if mu <= 0.5 * span.phase_mu[0]:
             span.phase_mu[0] = mu
@@ -8518,7 +8568,7 @@ def _settle(span, alpha, u, r):
 
 
 def _cut(span):
-    """Cut the span down to that of the shortest mixture, the mean of the phase and the minimiser."""
+    """Cut the span down to the span of the shortest mixture, the mean of the phase and the minimiser."""
     span.points[:, _FIRST_RECENT:] = span.points[:, :1]
     span.mixtures[_FIRST_RECENT:] = span.mixtures[_SHORTEST]
     basis = np.linalg.qr(np.column_stack((span.points[1:, :_FIRST_RECENT], span.y)))[0].T
@@ -8531,13 +8581,16 @@ def _cut(span):
 
 
 def _subspace_loop(G, k, until, alpha, *arrays_and_parameters):
-    """Bring Z'q into the span by a product; p, mu, y and the next q take none.  memory counts vectors of the basis."""
+    """Bring Z'q into the span by one product per iteration; p, mu, y and the next q take no product.
+
+    ``memory`` is the largest number of vectors in the basis.
+    """
     count = len(_Span._fields)
     span = _Span(*arrays_and_parameters[:count])
     sqrt_s, memory, negligible, stops, eps = arrays_and_parameters[count:]
     dimension = span.coordinates.shape[1] or G.n
     while k < until:
-        # 1. Halt if a product, which is not counted, confirms what the span says.
+        # 1. If the span says that the run is done, halt if a fresh product confirms it.  That product is not counted.
         p = span.mixtures[_SHORTEST]
         shortest = span.points[:, _SHORTEST]
         is_short = k > 0 and sqrt_s * math.sqrt(shortest @ shortest) <= eps
@@ -8546,7 +8599,7 @@ def _subspace_loop(G, k, until, alpha, *arrays_and_parameters):
             if (stops and bounds.lower > 0.0) or bounds.upper <= eps:
                 return k
 
-        # 2. Make room, make the product, and solve the problem in the span.
+        # 2. Make room in the basis, make the product, and solve the problem in the span.
         if memory <= span.y.size < min(G.n, dimension):
             _cut(span)
         u, r = _extend(G, span, sqrt_s, negligible)
@@ -8565,63 +8618,66 @@ def subspace_perceptron(
     max_iter: int = 1000,
     **options: Unpack[RunOptions],
 ) -> Result:
-    """Find a separator in few products where margins are small, if there is memory for a vector per product.
+    """Find a separator in few products if margins are small and memory can hold a vector per product.
 
-    Subspace perceptron: after N products a separator, or a certificate ||p||_G = O(ln(n) sqrt(s) / N^(3/2)).
+    After N products the subspace perceptron has a separator, or a certificate ||p||_G = O(ln(n) sqrt(s) / N^(3/2)).
 
-    It keeps the span V_k of all past products Z'p_j, by an orthonormal basis v_0, ..., v_{k-1}, and solves the problem
-    in it afresh, which takes no product.  The weights are tilted by T_k, the part of each row z_i that the span leaves
-    out.  With lengths in units of sqrt(s), s = max_i G_ii, P_k the projection on V_k, lambda = ln 2 - 1/2, and mu = 0
-    until the points are separated,
+    The method keeps the span V_k of all past products Z'p_j, as an orthonormal basis v_0, ..., v_{k-1}.  After each
+    product it solves the problem in V_k again, which takes no product.  The weights are tilted by T_k, the part of each
+    row z_i outside the span.  Let lengths be in units of sqrt(s), s = max_i G_ii, let P_k be the projection on V_k, let
+    lambda = ln 2 - 1/2, and let mu = 0 until the points are separated.  Then
 
         phi_k(y) = mu ||y||^2 / 2 + ln sum_i exp(lambda T_k(i) - <z_i, y>)  on V_k,   T_k(i) = 1 - ||P_k z_i||^2,
         p_k = softmax(lambda T_k - Z y_k) for y_k near the minimum,   r_k v_k = Z'p_k - P_k Z'p_k,   ||v_k|| = 1.
 
-    alpha is the y_k of the largest margin L; its weights may have either sign.  p is the shortest mixture found of p,
-    of the last 14 p_j and of the mean of the p_j since mu was halved, with weights 1/r_j^2.  From the first separator
-    on mu is at most (U^2 - L^2) / (ln n + lambda), U = ||p||_G, and is halved where the theory allows.
+    alpha has the weights of the y_k of the largest margin L; they may have either sign.  p is a short mixture of p, of
+    the last 14 p_j, and of the mean of the p_j since mu was halved, with weights 1/r_j^2.  From the first separator on,
+    mu is at most (U^2 - L^2) / (ln n + lambda), where U = ||p||_G, and the method halves mu whenever the theory allows
+    it.
 
     Parameters
     ----------
     G : array, shape (n, n), or Gram
         Signed Gram matrix.
     eps : float
-        Stop as "infeasible" at ||p||_G <= eps, not scaled by sqrt(s); 0: never.
+        The run stops as "infeasible" once ||p||_G <= eps.  eps is absolute, not a multiple of sqrt(s); 0 never stops
+        the run.
     memory : float
-        Bytes for the basis; it has room for five vectors at least.  A vector takes 16 n, with features 16 n + 8 d.  The
-        p_j take another 128 n.  A larger span is cut down to that of p, the mean and y_k: no bound is lost, but the
-        theorems end there.
+        Bytes for the basis, which always has room for five vectors.  A vector takes 16 n bytes, or 16 n + 8 d with
+        features.  The p_j take another 128 n bytes.  Once the basis is full, the span is cut down to the span of p, the
+        mean and y_k.  The bounds found so far remain, but the theorems do not hold from there on.
     stop : {None, "separated"}
-        Go on towards the maximum margin, or end at G alpha > 0.
+        None goes on towards the maximum margin; "separated" stops the run once G alpha > 0.
     max_iter : int
         Largest number of updates in this call.
     **options : tol, trace_at, keep_iterates, callback, start; see `RunOptions`
 
     See Also
     --------
-    snkp, momentum : of order 1 / rho products, with no basis to keep
-    max_margin : the exact solver, ahead where rows of G can be had
+    snkp, momentum : Take of the order of 1 / rho products, and keep no basis.
+    max_margin : The exact solver, which is faster if G can give rows.
 
     Notes
     -----
-    In both theorems ||p||_G, rho, e, lower and upper are in units of sqrt(s), too.
+    Both theorems are proved in "Subspace perceptron" in figures/THEOREMS.md.  In both, ||p||_G, rho, e, lower and upper
+    are in units of sqrt(s).
 
     Theorem 1.  Let R = 2 (ln n + lambda).  After N products either Z y_N > 0 or ||p||_G <= (R + 1/4) / (0.96 N^(3/2)).
-    So after floor(((R + 1/4) / (0.96 e))^(2/3)) + 1 products either the points are separated or no margin is as large
-    as e, and ||p||_G < e proves it, where `snkp` and `momentum` take (8 ln n)^(1/2) / e.  Up to logarithms, no
-    deterministic method that sees Z by products alone does with fewer on all data (Kornowski & Shamir).
-    Proof: "Subspace perceptron" in figures/THEOREMS.md.
+    So after floor(((R + 1/4) / (0.96 e))^(2/3)) + 1 products either the points are separated, or ||p||_G < e proves
+    that no margin is as large as e.  `snkp` and `momentum` take (8 ln n)^(1/2) / e products for that.  Up to
+    logarithms, every deterministic method that uses products with Z alone needs as many products as this method on some
+    data (Kornowski & Shamir).
 
-    Theorem 2.  From the separator on, upper - lower <= g upper within
-    200 (R^2 / (g rho^2))^(1/3) + log2(28 / (g rho^2)) + 1 products more, for any gap 0.0101 <= g <= 1/2 and n >= 4, if
-    no r_k is 0 before the span holds all points.  Below a gap of 1 % there is no tilt and no claim.
-    Proof: "Subspace perceptron" in figures/THEOREMS.md.
+    Theorem 2.  Let rho > 0, n >= 4 and 0.0101 <= g <= 1/2, and let no r_k be 0 before the span holds all points.  Once
+    there is a separator, upper - lower <= g upper within 200 (R^2 / (g rho^2))^(1/3) + log2(28 / (g rho^2)) + 1 further
+    products.  From a relative gap of 1.005 % on, the method has no tilt, and the theorem claims nothing.
 
-    The theorems are about exact arithmetic.  A piece r_k v_k that may be all rounding is left out: r_k below some
-    1e-14 (n + d) with features, 6e-8 n^(1/2) with a dense G.  Newton steps may stop before they reach
-    the gradient that Theorem 1 asks for; with features this was seen at ||p||_G < 1e-8 sqrt(s) alone.
+    The theorems are about exact arithmetic.  A component r_k v_k that may be rounding alone does not join the basis:
+    with features one with r_k below about 1e-14 (n + d), with a dense G one below about 6e-8 n^(1/2).  Newton steps may
+    stop before the gradient is as short as Theorem 1 needs; with features we saw this only at ||p||_G < 1e-8 sqrt(s).
 
-    One product per iteration.  Besides, product k takes O(k (n + d)) operations, and each Newton step O(k^2 n).
+    An iteration costs one product.  In addition, iteration k takes O(k (n + d)) operations, and each of its Newton
+    steps takes O(k^2 n).
 
     References
     ----------
@@ -8661,12 +8717,15 @@ def subspace_perceptron(
 # 8.5 other norms
 # ------------------------------------------------------------------------------------------------------
 #
-# The margin in a norm N is the value of a game: w in the ball N(w) <= 1 against p in the simplex, with payoff <w, Z'p>.
-# All loops are written once over norms.  For several classes, and for rows (n, k, d), w and Z'p are tables, (k, d).
+# The margin in a norm N is the value of a game: w in the ball N(w) <= 1 plays against p in the simplex, and the payoff
+# is <w, Z'p>.  The same loops serve all norms.  For several classes, and for rows (n, k, d), w and Z'p are tables, (k,
+# d).
 
 
 class Norm(NamedTuple):
-    """Bring a norm N of your own, on vectors, (d,), or on tables, (k, d), by five functions.  NORMS has the named ones.
+    """Define a norm N of your own by five functions.
+
+    N is a norm of vectors, (d,), or of tables, (k, d).  The dict NORMS has the norms that fastmargin names.
 
     Attributes
     ----------
@@ -8674,20 +8733,21 @@ class Norm(NamedTuple):
     dual : callable, u -> N*(u) = max_{N(v) <= 1} <v, u>, rounded up
     project : callable, w -> argmin_{N(v) <= 1} ||v - w||_2; `steepest_descent` does not use it
     steepest : callable, u -> a v with N(v) <= 1 and <v, u> = N*(u)
-    radius : callable, shape -> the largest ||v||_2 of this shape with N(v) <= 1, or a number above it
+    radius : callable, shape -> the largest ||v||_2 over the v of this shape with N(v) <= 1, or a larger number
 
     See Also
     --------
-    norm_margin, steepest_descent : take a norm
+    norm_margin, steepest_descent : Take a norm.
 
     Notes
     -----
-    Certificates rely on ``value``, ``dual`` and ``radius``: a value or a dual norm that is too small makes them false.
-    Multiply by 1 + 1e-12 where your function may round down.
+    Certificates rely on ``value``, ``dual`` and ``radius``: they are false if one of these functions returns too small
+    a
+    number.  If your function may round down, multiply what it returns by 1 + 1e-12.
 
     Examples
     --------
-    The norm max_j |w_j| / c_j, for weights in a box:
+    The norm max_j |w_j| / c_j, whose ball is a box:
 
     >>> c = np.array([1.0, 2.0])
     >>> box = fm.Norm(
@@ -8759,9 +8819,9 @@ _L2_NORM = Norm(
 
 
 def _singular_values(W):
-    """Return bounds above the singular values: neither the largest nor the sum is below the true one.
+    """Return the singular values of W rounded up, so that neither their maximum nor their sum is below the true one.
 
-    Proof: "Singular values, rounded up" in figures/THEOREMS.md.
+    Proof: Theorem 18, "Singular values, rounded up", in figures/THEOREMS.md.
     """
     W = np.atleast_2d(W)
     U, S, V = np.linalg.svd(W, full_matrices=False)
@@ -8803,10 +8863,9 @@ NORMS = {
 
 @njit(cache=_CACHE)
 def _eliminate(L, x):
-    """x <- A^-1 x, by Crout's elimination with exchanges of rows; L is A, and is overwritten.  Returns False if A is
-    singular.
+    """Set x <- A^-1 x by Crout's elimination with exchanges of rows; return False if A is singular.
 
-    A = L U.  The columns of U are rows here, so that all sums are over rows.
+    L is A when it is given, and is overwritten.  A = L U.  U is stored transposed, so that all sums are over rows.
     """
     n = x.size
     U = np.empty((n, n))
@@ -8837,7 +8896,7 @@ def _eliminate(L, x):
 
 
 def _solution(A, b):
-    """Return A^-1 b, or NaN if A is singular; A may be overwritten."""
+    """Return A^-1 b, or an array of NaN if A is small and singular; A may be overwritten."""
     if len(A) ** 3 >= 3 * _SHORT:
         return np.linalg.solve(A, b)
     x = b.copy()
@@ -8845,7 +8904,7 @@ def _solution(A, b):
 
 
 class _Play(NamedTuple):
-    """A pair of strategies, and their products."""
+    """A pair of strategies (w, p), and their products with Z."""
 
     w: np.ndarray
     p: np.ndarray  # (n,)
@@ -8854,14 +8913,14 @@ class _Play(NamedTuple):
 
 
 class _Game(NamedTuple):
-    """The rows z_i as a Gram, and the norm.  Rows of pairs are those of `pair_gram` times sqrt(2)."""
+    """The rows z_i as a Gram, and the norm.  The rows of pairs are those of `pair_gram` times sqrt(2)."""
 
     G: Gram
     norm: Norm
     shape: tuple  # of w
-    scale: float  # 2 for pairs, otherwise 1: Z w is this times `margins` of G
-    power: float  # a power of two: G has the rows z_i / power, at most 1 long
-    # By rounding, of <z_i, w> over ||w||_2, and of Z'p in length; both over this power
+    scale: float  # 2 for pairs, otherwise 1: Z w is `scale` times what G._margins returns
+    power: float  # a power of two: G has the rows z_i / power, whose lengths are at most 1
+    # A bound on the rounding error of <z_i, w> / ||w||_2 and of the length of Z'p, both divided by `power`
     error: float
 
     def margins(self, w):
@@ -8879,7 +8938,7 @@ class _Game(NamedTuple):
         return self.norm.radius(self.shape) * length
 
     def rows(self, index):
-        """Return some z_i, written down."""
+        """Return some z_i, divided by `power`, as an array."""
         return math.sqrt(self.scale) * self.G.coordinates(index)
 
     def bracket(self, play):
@@ -8888,14 +8947,15 @@ class _Game(NamedTuple):
         radius = self.norm.radius(self.shape)
         total = float(p.sum()) * (1.0 - _sum_error(p.size + 16))
         upper = float(self.norm.dual(u)) / total + self.error * radius
-        lower = 0.0  # that of w = 0
+        lower = 0.0  # the lower end of w = 0
         size = float(self.norm.value(w))
         if size > 0.0:
             least = float(m.min()) - self.error * float(np.linalg.norm(w))
             lower = max(lower, least / size * (1.0 - _LAST))
         if lower > upper:
             raise ValueError(
-                f"weak duality fails, {lower:g} <= rho <= {upper:g}: value, dual or radius of the norm is too small"
+                f"norm violates weak duality, {lower:g} <= rho <= {upper:g}: its value, dual or radius returns too "
+                "small a number; round up what they return"
             )
         blur = 2.0 * self.power * self.error * radius
         return Bounds(self.power * lower, self.power * upper, blur)
@@ -8908,30 +8968,32 @@ class _Game(NamedTuple):
 
 
 def _signed_rows(Z, labels):
-    """Return checked rows, (n, d), and the shape of a z_i; those of tables are written out, (n, k d)."""
+    """Return the checked rows, (n, d), and the shape of one z_i; tables are returned as rows of k d entries."""
     if isinstance(Z, Gram):
-        raise TypeError("Z must hold the signed rows y_i x_i, such as y[:, None] * X, and not a G")
+        raise TypeError(
+            "Z must be the array of the signed rows y_i x_i, not a Gram: give y[:, None] * X"
+        )
     dimensions = 2 if _is_sparse(Z) else _dimensions(Z)
     if isinstance(Z, list | tuple) and dimensions == 2:
         dimensions = 1 + _dimensions(Z[0])
     if dimensions != 3:
         if dimensions not in (None, 2):
             raise ValueError(
-                f"Z must have the shape (n, d), or (n, k, d) of signed tables; got {np.shape(Z)}"
+                f"Z must have shape (n, d), or (n, k, d) for signed tables; got {np.shape(Z)}"
             )
         rows = _points(Z, "Z")
         return rows, rows.shape[1:]
     if labels is not None:
         raise ValueError(
-            f"Z of shape {np.shape(Z)} holds tables, which have their signs already: leave labels out, or give points "
-            "of shape (n, d)"
+            f"labels cannot go with Z of shape {np.shape(Z)}, which holds tables that have their signs already: leave "
+            "labels out, or give points of shape (n, d)"
         )
     tables = _array(Z, "Z", 3, _POINTS)
     return np.ascontiguousarray(tables.reshape(len(tables), -1)), tables.shape[1:]
 
 
 def _norm_game(Z, norm, labels, n_classes=2):
-    """Return the `_Game` of a G with the rows z_i / power; there are n_classes or more."""
+    """Return the `_Game` of the rows Z, or of the pairs of points Z and labels, with at least n_classes classes."""
     if not isinstance(norm, Norm):
         norm = NORMS[_choice(norm, "norm", tuple(NORMS))]
     rows, shape = _signed_rows(Z, labels)
@@ -8953,7 +9015,7 @@ def _norm_game(Z, norm, labels, n_classes=2):
 
 
 def _given_separator(w, name, game):
-    """Return a separator that a user gives, in float64."""
+    """Check the separator w that a user gives, and return it in float64."""
     w = _array(w, name, len(game.shape)).astype(np.float64)
     if w.shape != game.shape:
         raise ValueError(f"{name} must have shape {game.shape}, got {w.shape}")
@@ -8961,10 +9023,10 @@ def _given_separator(w, name, game):
 
 
 def _given_play(start, game):
-    """Return (w, p) of a start by weights, w on the sphere N(w) = 1."""
+    """Return (w, p) of a start=(w, p), with w divided by N(w) and p by its sum."""
     if not (isinstance(start, tuple | list) and len(start) == 2):
         raise TypeError(
-            "start must be a Result, or a pair of a separator and weights of the rows, such as "
+            "start must be a Result, or a pair (w, p) of a separator and weights of the rows, such as "
             f"(result.alpha, result.p); got {type(start).__name__}"
         )
     w = _given_separator(start[0], "w of start", game)
@@ -8975,12 +9037,12 @@ def _given_play(start, game):
     return w, p / p.sum()
 
 
-_EXPLICIT = 64  # steps at the beginning, which shrink the support of p, unless w and p are given
-_SYSTEMS = 40  # Newton steps of one implicit step, which is given up after so many
+_EXPLICIT = 64  # explicit steps at the beginning, which shrink the support of p, unless w is given
+_SYSTEMS = 40  # an implicit step is given up after so many Newton steps
 _LARGEST_SYSTEM = 1500  # unknowns of a Newton step
-_LARGEST_TABLE = 1 << 25  # entries of the rows that it reads
-_LONGEST = 1e7  # tau sigma ||Z||^2 is at most its square: rounding would hide the identity in larger systems
-_WARM = 100.0  # sqrt(tau sigma) ||Z|| of the first step from a given w and p, which is implicit
+_LARGEST_TABLE = 1 << 25  # entries of the rows that a Newton step reads
+_LONGEST = 1e7  # the largest sqrt(tau sigma) ||Z||: beyond, rounding would hide the identity
+_WARM = 100.0  # sqrt(tau sigma) ||Z|| of the first step from a given w and p; this step is implicit
 # Entries of a pace: sqrt(tau sigma) ||Z||, the products so far, and the iterations before the first implicit step
 _LENGTH, _PRODUCTS, _FIRST = range(3)
 
@@ -8995,10 +9057,10 @@ def _explicit_step(game, play, tau, sigma):
 
 
 def _implicit_step(game, play, tau, sigma, pace):
-    """Solve w = P(w_0 + tau Z'p), p = P_Delta(p_0 - sigma Z w) by semismooth Newton, from the play (w_0, p_0).
+    """Solve w = P(w_0 + tau Z'p), p = P_Delta(p_0 - sigma Z w) by semismooth Newton steps, from the play (w_0, p_0).
 
-    P is the projection onto the ball N <= 1.  Returns the new play, or None where the equations are too large or a step
-    does not shorten the residual.
+    P is the projection onto the ball N <= 1, and P_Delta the projection onto the simplex.  Return the new play, or None
+    if the equations are too large or a step does not shorten the residual.
     """
     norm = game.norm
     ratio = math.sqrt(tau / sigma)
@@ -9016,7 +9078,7 @@ def _implicit_step(game, play, tau, sigma, pace):
 
     new, x, v, residual = reply(play.w)
     for _ in range(_SYSTEMS):
-        # 1. Stop at a residual that is short compared to the move; after looser steps runs were seen to cycle.
+        # 1. Stop once the residual is short compared to the move.  With a looser bound some runs cycled.
         length = np.linalg.norm(residual)
         move = max(np.linalg.norm(new.w - play.w), ratio * np.linalg.norm(new.p - play.p))
         if length <= 1e-3 * move:
@@ -9042,7 +9104,7 @@ def _implicit_step(game, play, tau, sigma, pace):
             h = spacing / max(np.linalg.norm(direction), _TINY)
             image[:] = (norm.project(x + h * direction.reshape(x.shape)) - v).ravel() / h
 
-        # 4. The Newton step.  The unknowns of the smaller system are rows @ step, or the step itself.
+        # 4. The Newton step.  The unknowns are rows @ step if the support is small, and otherwise the step itself.
         r = residual.ravel()
         system = _table_product(rows, images) if has_few else images.T.copy()
         system *= tau * sigma
@@ -9068,19 +9130,20 @@ def _implicit_step(game, play, tau, sigma, pace):
 def _proximal_loop(
     G, k, until, w, p, m, u, best_w, best_p, best_m, best_u, pace, game, size, tol, eps
 ):
-    """Make proximal point steps, at first explicit ones; ``best`` has the w and the p with the best bounds."""
+    """Make explicit steps at first, and then proximal point steps; ``best`` has the w and the p with the best
+    bounds."""
     norm = game.norm
     play = _Play(w, p, m, u)
     best = _Play(best_w, best_p, best_m, best_u)
     lower, upper, *_ = game.bracket(best)
     while k < until and upper > eps and not (k > 0 and _is_closed(lower, upper, tol)):
-        # 1. tau / sigma balances the lengths of w, on the sphere, and p.
+        # 1. tau / sigma balances the length of w, scaled to N(w) = 1, with that of p.
         length = norm.radius(game.shape)
         if play.w.any():
             length = np.linalg.norm(play.w) / norm.value(play.w)
         balance = length / np.linalg.norm(play.p)
 
-        # 2. The step.  Where Newton's method fails, the next one is shorter.
+        # 2. The step.  If Newton's method fails, an explicit step replaces it, and the next implicit step is shorter.
         new = None
         if k >= pace[_FIRST]:
             begin = pace[_PRODUCTS]
@@ -9124,63 +9187,68 @@ def norm_margin(
 ) -> Result:
     """Find the largest margin in the norm of an optimiser: "l1", "l2", "linf", "spectral", "nuclear", or your own.
 
-    Of points by their signed rows z_i, it is, with its dual,
+    The largest margin of the signed rows z_i in the norm N, and its dual, are
 
         rho_N = max_{N(w) <= 1} min_i <z_i, w> = min_{p in Delta} N*(Z'p),   N*(u) = max_{N(v) <= 1} <v, u>.
 
-    Sign descent and Adam tend to the margin in "linf", coordinate descent and boosting to that in "l1", gradient
-    descent to "l2", spectral descent and Muon to "spectral" (Fan, Schmidt & Thrampoulidis 2025).
+    Optimisers tend to the largest margin in their own norms: sign descent and Adam in "linf", coordinate descent and
+    boosting in "l1", gradient descent in "l2", spectral descent and Muon in "spectral" (Fan, Schmidt & Thrampoulidis
+    2025).
 
     Parameters
     ----------
     Z : array or SciPy sparse matrix or array, shape (n, d); array, shape (n, k, d)
-        The signed rows z_i = y_i x_i; with ``labels`` the points x_i.  Rows of shape (n, k, d) are signed tables: then
-        w is a table, (k, d), and <z_i, w> the sum of the products of their entries.
+        The signed rows z_i = y_i x_i, or the points x_i if ``labels`` are given.  Rows of shape (n, k, d) are signed
+        tables: then w is a table, (k, d), and <z_i, w> is the sum of the products of their entries.
     norm : {"l1", "l2", "linf", "spectral", "nuclear"} or Norm
-        "spectral" and "nuclear" are the largest and the sum of the singular values of a table w; of a vector both are
-        ||w||_2.  "l1", "l2" and "linf" are those of its entries: "l2" is the Frobenius norm.
+        "spectral" is the largest singular value of a table w, and "nuclear" is the sum of its singular values; for a
+        vector both are ||w||_2.  "l1", "l2" and "linf" are norms of the entries, so that "l2" of a table is the
+        Frobenius norm.
     labels : array, shape (n,), optional
-        Classes, integers from 0 to k - 1.  Then w is a table, (k, d), and the margin that of all pairs of classes,
-        min_{i, j != y_i} <w_{y_i} - w_j, x_i>, with p over the pairs as in `pair_gram`.  The z_i are those of pairs.
-        Tables, which are signed, take none.
+        Classes y_i, integers from 0 to k - 1.  If they are given, w is a table, (k, d), the margin is
+        min_{i, j != y_i} <w_{y_i} - w_j, x_i>, and p has a weight for each pair (i, j), as in `pair_gram`; the rows z_i
+        are those of the pairs.  Leave labels out if Z holds signed tables.
     eps : float, optional
-        Stop as "infeasible" at upper <= eps; by default 1e-9 R max_i ||z_i||_2, with R the radius of the ball N <= 1.
+        The run stops as "infeasible" once upper <= eps.  The default is 1e-9 R max_i ||z_i||_2, where R is the radius
+        of the ball N <= 1, the largest ||v||_2 with N(v) <= 1.
     max_iter : int
         Largest number of updates in this call.
     tol : float, optional
-        Stop as "certified" at upper - lower <= tol * upper.
+        The run stops as "certified" once upper - lower <= tol * upper.
     start : Result or (w, p), optional
-        Where to go on, see `RunOptions`, or what to begin with, see the Notes.
+        A Result to go on from, see `RunOptions`, or a pair to begin with, see the Notes.
     **options : trace_at, keep_iterates, callback; see `RunOptions`
 
     See Also
     --------
-    max_margin : the solver for "l2" and kernels
-    steepest_descent : the descent whose limit this is
-    norm_certificate : the interval of any w and p
+    max_margin : The solver for "l2" and for kernels.
+    steepest_descent : The descent that tends to this margin.
+    norm_certificate : The interval that any w and p prove.
 
     Notes
     -----
-    alpha is the separator w.  0 <= lower <= rho_N <= upper, as w = 0 is allowed.  The first 64 iterations are
-    primal-dual steps (Chambolle & Pock 2011).  Afterwards iteration k is a proximal point step where it can,
+    alpha is the separator w.  0 <= lower <= rho_N <= upper, because w = 0 is allowed.  The first 64 iterations are
+    primal-dual steps (Chambolle & Pock 2011).  After them iteration k is, if possible, a proximal point step,
 
-        w_{k+1} = P(w_k + tau_k Z'p_{k+1}),   p_{k+1} = P_Delta(p_k - sigma_k Z w_{k+1}),   P onto N <= 1,
+        w_{k+1} = P(w_k + tau_k Z'p_{k+1}),   p_{k+1} = P_Delta(p_k - sigma_k Z w_{k+1}),
 
-    which semismooth Newton solves to a residual of 1e-3 of the move (Rockafellar 1976 for exact steps; no rate is
-    claimed here).  tau_k sigma_k grows while that is easy, and tau_k / sigma_k balances the lengths of w and p.  "l1"
-    and "linf" are linear programs.  A Newton step takes a product with Z and Z', or a few, and a table of the rows that
-    support p.  Columns in very different units take many steps, as for every first-order method: standardise them.
+    where P projects onto the ball N <= 1, and P_Delta onto the simplex.  Semismooth Newton steps solve these equations,
+    until the residual is 1e-3 of the move.  Rockafellar (1976) proves convergence for exact steps; we claim no rate.
+    tau_k sigma_k grows while few Newton steps are needed, and tau_k / sigma_k balances the lengths of w and p.  If the
+    equations are too large or Newton's method fails, iteration k is a primal-dual step.  A Newton step takes one or a
+    few products with Z and Z', and a table of the rows that support p.
 
-    Many points that bound the margin, as with wrong labels, make "l1" and "linf" slow, where a solver of linear
-    programs may be several times as fast.  There is no bias: a constant column in Z, times y_i, gives one that N
-    counts.
+    If the columns of Z have very different units, the method takes many steps, as every first-order method does:
+    standardise the columns.  If many points bound the margin, for example because labels are wrong, "l1" and "linf" are
+    slow.  These two margins are linear programs, and a solver of linear programs may then be several times as fast.
+    There is no bias.  A column of the y_i in Z adds one, and N includes it.
 
-    *Labels and signs.*  Two classes by ``labels`` have w_0 and w_1, and N counts both: the margin is 2^(1/2) times that
-    of the signed rows in "l2", twice it in "linf", and the same in "l1".  In "l2" the margin by ``labels`` is 2^(1/2)
-    times that of `pair_gram`.
+    *Labels and signs.* If ``labels`` name two classes, w has the rows w_0 and w_1, and N includes both.  Compared to
+    the margin of the signed rows, the margin is 2^(1/2) times as large in "l2", twice as large in "linf", and the same
+    in "l1".  In "l2" it is 2^(1/2) times the margin of `pair_gram`.
 
-    *Weights as start.*  ``start=(w, p)`` begins a new run with w / N(w) and p, such as the alpha and the p of as many
-    rows at another epoch of a training run.  Its first step is a proximal point step, and a long one.
+    *Weights as start.*  ``start=(w, p)`` begins a new run with w / N(w) and p, such as the alpha and the p of another
+    epoch of a training run, with the same number of rows.  The first step of this run is a long proximal point step.
 
     References
     ----------
@@ -9193,7 +9261,7 @@ def norm_margin(
     >>> result.status, round(result.lower, 5), result.alpha.round(5)  # w = (1, 1)
     ('certified', 3.0, array([1., 1.]))
 
-    Of tables, and from the w and the p of a problem nearby:
+    Signed tables, and a start with the w and the p of a similar problem:
 
     >>> Z = np.array([[[2.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [0.0, 2.0]]])
     >>> table = fm.norm_margin(Z, "nuclear")
@@ -9221,7 +9289,7 @@ def norm_margin(
         w, p = _given_play(weights, game)
         pace = np.array([_WARM, products + 1.0, 0.0])
     play = game.play(w, p)
-    # The certificate may differ from the loop's bounds in a last digit.
+    # The certificate may differ from the bounds of the loop in the last digit.
     aim = 0.0 if tol is None else (1.0 - 1e-9) * tol
     return drive(
         game.G,
@@ -9248,15 +9316,16 @@ def norm_certificate(
     *,
     labels: ArrayLike | None = None,
 ) -> tuple[float, float]:
-    """Prove an interval around the largest margin in a norm N, rho_N of `norm_margin`, by any w and p.
+    """Prove an interval around rho_N, the largest margin in a norm N as in `norm_margin`, from any w and p.
 
     Parameters
     ----------
     Z, norm : as in `norm_margin`
-    w : array, shape (d,); with tables or labels (k, d), where k may be more than the classes that labels name
-        Any separator, such as the weights of a trained layer.
-    p : array, shape (n,), or one entry for each pair
-        A point of the simplex; it is divided by its sum.
+    w : array, shape (d,), or (k, d) with tables or labels
+        Any separator, such as the weights of a trained layer.  k may be larger than the number of classes that labels
+        name.
+    p : array, shape (n,), or one entry for each pair if labels are given
+        Weights of at least 0; they are divided by their sum.
     labels : as in `norm_margin`
 
     Returns
@@ -9267,11 +9336,11 @@ def norm_certificate(
     Raises
     ------
     ValueError, TypeError
-        Z, norm or labels is not as in `norm_margin`; w or p has another shape, or p is not in the simplex.
+        Z, norm or labels is not as in `norm_margin`, w or p has a wrong shape, or p is not in the simplex.
 
     See Also
     --------
-    certificate : the interval in the norm of a kernel
+    certificate : The interval in the norm of a kernel.
 
     Examples
     --------
@@ -9289,7 +9358,7 @@ def norm_certificate(
 
 
 def _descent_weights(m, logistic, q):
-    """q <- the weights of the rows in the gradient of the risk at margins m, with sum 1."""
+    """Set q to the weights of the rows in the gradient of the risk at the margins m, divided by their sum."""
     if logistic:
         _logistic_weights(m, 0.0, q)
         q /= q.sum()
@@ -9298,7 +9367,7 @@ def _descent_weights(m, logistic, q):
 
 
 def _steepest_loop(G, k, until, w, m, q, mean, alpha, game, logistic, decay, step, momentum):
-    """Go along the steepest direction for the running mean of Z'q; alpha is the sum of the q over their N*(Z'q)."""
+    """Go along the steepest direction for the running mean of Z'q; alpha is the sum of theta q / N*(Z'q)."""
     norm = game.norm
     while k < until:
         u = game.image(q)
@@ -9329,49 +9398,51 @@ def steepest_descent(
     start: Result | ArrayLike | None = None,
     **options: Unpack[_Options],
 ) -> Result:
-    """Follow sign, spectral or coordinate descent, and see how much of the largest margin in its norm it has.
+    """Run sign, spectral or coordinate descent, and certify how close its margin is to the largest in its norm.
 
-    Normalised steepest descent in any norm N, certified against the largest margin in that norm:
+    This is normalised steepest descent in any norm N:
 
         w <- w + theta_t argmax_{N(v) <= 1} <v, g_t>,   g_t = Z'q_t,   w_0 = 0.
 
-    -g_t is proportional to the gradient of the risk sum_i l(-<z_i, w>).  "l2" is gradient descent, "linf" sign descent,
-    "l1" coordinate descent (boosting), "spectral" spectral descent; with momentum signum and Muon.
+    q_t is proportional to the l'(-<z_i, w>) and has the sum 1, so that -g_t is proportional to the gradient of the risk
+    sum_i l(-<z_i, w>).  "l2" is gradient descent, "linf" sign descent, "l1" coordinate descent (boosting), and
+    "spectral" spectral descent.  With momentum "linf" is signum, and "spectral" is Muon.
 
     Parameters
     ----------
     Z, norm, labels : as in `norm_margin`
     step : float
-        In units of 1/(R sqrt(s)), above 0: s = max_i ||z_i||_2^2, and R is the radius of the ball N <= 1.
+        Step length, above 0, in units of 1/(R sqrt(s)), where s = max_i ||z_i||_2^2, and R is the radius of the ball
+        N <= 1.
     schedule : {"sqrt", "constant"}
-        theta_t = step / sqrt(t + 1), or step.
+        "sqrt" is theta_t = step / sqrt(t + 1), "constant" is theta_t = step.
     momentum : float
-        From 0 to below 1.  Above 0, g_t is the running mean g_t = momentum g_{t-1} + (1 - momentum) Z'q_t.
+        At least 0 and below 1.  If it is above 0, g_t is the running mean momentum g_{t-1} + (1 - momentum) Z'q_t.
     loss : {"exp", "logistic"}
-        l(z) = e^z or ln(1 + e^z); q_t is proportional to the l'(-<z_i, w>), with sum 1.
+        l(z) = e^z, or l(z) = ln(1 + e^z).
     max_iter : int
         Largest number of updates in this call.
     tol : float, optional
-        Stop as "certified" at upper - lower <= tol * upper, at the next checkpoint.
+        The run stops as "certified" at the first checkpoint with upper - lower <= tol * upper.
     start : Result or array, optional
-        Where to go on, see `RunOptions`, or what to begin with, see the Notes.
+        A Result to go on from, see `RunOptions`, or a w to begin with, see the Notes.
     **options : trace_at, keep_iterates, callback; see `RunOptions`
 
     See Also
     --------
-    norm_margin : the maximum that it tends to
-    normalized_gradient_descent : "l2" for any G, with divide_by="norm"
-    winnow : multiplicative updates on the simplex, not on the ball of "l1"
+    norm_margin : Finds the largest margin, to which this descent tends.
+    normalized_gradient_descent : Descent in "l2" for any G, with divide_by="norm".
+    winnow : Multiplicative updates on the simplex, not in the ball of "l1".
 
     Notes
     -----
-    alpha is w; p is the mean of the q_t with weights theta_t / N*(Z'q_t).  With step / sqrt(t + 1) the margin tends to
-    rho_N, up to logarithms at the rate 1 / sqrt(t) (Fan, Schmidt & Thrampoulidis 2025).  An iteration costs one
-    product.  `winnow` is not the entropy case of this loop: it moves by the row of least margin, and its w is on the
-    simplex.
+    alpha is w, and p is the mean of the q_t with weights theta_t / N*(Z'q_t).  With schedule="sqrt" the margin tends to
+    rho_N, and the gap is of order 1 / sqrt(t) up to logarithms (Fan, Schmidt & Thrampoulidis 2025).  An iteration costs
+    one product.  `winnow` is not the entropy case of this method: it moves by the row of least margin, and its w is in
+    the simplex.
 
-    *Weights as start.*  ``start=w`` begins a new run, t = 0, with this w_0, (d,) or (k, d), such as a trained layer or
-    the alpha of other rows.  q_0 is that of its margins.
+    *Weights as start.*  ``start=w`` begins a new run at t = 0 with w_0 = w, of shape (d,) or (k, d), such as a trained
+    layer or the alpha of other rows.  q_0 belongs to the margins of this w.
 
     References
     ----------
@@ -9422,125 +9493,134 @@ def steepest_descent(
 # ======================================================================================================
 #
 # Scale.  The weights alpha >= 0 have p = alpha / sum alpha.  Margins are in units of s: m = G alpha / s.  The length of
-# point i is length_i = sqrt(G_ii / s), so that the longest has length 1, until `begin` moves the origin.
+# point i is length_i = sqrt(G_ii / s), so that the longest point has length 1, until `begin` moves the origin.
 #
 # Problem.  Minimize alpha' m / 2 - sum alpha over alpha >= 0; then p has the least ||p||_G in the simplex.  At the
-# minimum m_i = 1 where alpha_i > 0, and m_i >= 1 elsewhere; a point with m_i < 1 is a violator.  The best multiple of
-# any alpha has alpha' m = sum alpha.  Its relative gap is 1 - min_i m_i, and ||p||_G = sqrt(s / sum alpha).
+# minimum m_i = 1 if alpha_i > 0, and m_i >= 1 otherwise; a point with m_i < 1 is a violator.  The best multiple of an
+# alpha is the one with alpha' m = sum alpha.  Its relative gap is 1 - min_i m_i, and ||p||_G = sqrt(s / sum alpha).
 #
 # In points of length 1 the same problem is: minimize x'Hx / 2 - b'x over x >= 0, with x_i = alpha_i length_i,
 # b_i = 1 / length_i and H_ij = G_ij / (s length_i length_j), so that H_ii = 1.  Its gradient is
 # g_i = (m_i - 1) / length_i.
 #
-# With a cost alpha_i <= s C_i as well; the best multiple is one at which no weight exceeds its cost, and the relative
-# gap is that of the ends that `certificate` has with slacks.
+# With a cost, alpha_i <= s C_i holds as well.  The best multiple is then one at which no weight exceeds its cost, and
+# the relative gap is that of the interval that `certificate` gives with slacks.
 #
-# Methods.  An iteration of the loop, `_exact_loop`, runs one method of `_METHODS` on the problem; the driver certifies:
+# Methods.  An iteration of the loop, `_exact_loop`, runs one method of `_METHODS` on the problem, and the driver
+# certifies what the method leaves:
 #
-#     descent        steps on one weight after another, by rows with slacks; over pairs on all weights of one point
-#     Newton steps   in the coordinates of the separator, where every point has slacks
+#     descent        steps on one weight after another, over rows with slacks; over pairs, on all weights of one point
+#     Newton steps   in the coordinates of the separator, if every point has slacks
 #     clipped pairs  with a cost: pair steps within bounds, in single precision, on working sets
-#     small faces    Newton steps on the faces of a working set, by an updated Cholesky factor: for few points, and
-#                    first for a hard margin where entries are evaluated or the intercept is free
-#     pair steps     on a working set, in single precision, as it takes in violators until none is left
-#     low rank       Newton steps by conjugate gradients, which a low rank preconditions
-#     large faces    faces of a larger support
-#     clipped faces  with a cost: faces of few points, solved anew each time
+#     small faces    Newton steps on the faces of a working set, with an updated Cholesky factor: for few points, and
+#                    first for a hard margin whose entries are evaluated or whose intercept is free
+#     pair steps     in single precision, on a working set that takes in violators until none is left
+#     low rank       Newton steps by conjugate gradients, with a preconditioner of low rank
+#     large faces    Newton steps on faces of a larger support
+#     clipped faces  with a cost: Newton steps on faces of few points, with a new factor each time
 #
-# A method says "again" unless it knows that another run of it cannot help: then it says "next".  It goes on if it said
-# "again" and the iteration has gained.  Else the next method of the list follows that takes the problem.  At the end of
-# the list the run is over.
+# A method returns "next" if it knows that another run of it cannot help, and otherwise "again".  The method runs again
+# if it returned "again" and the iteration has gained.  Otherwise the next method of the list runs that takes the
+# problem.  The run ends at the end of the list.
 
-# Limits and shares, each with one meaning.  After a semicolon stands what another value did.  Measured on 33 problems
-# of 50 to 5,000 points: MNIST pairs by rbf, linear and polynomial kernels, blobs, noisy labels; hard and soft, dense,
-# by rows, sparse, on demand, pairs; with a free intercept.  "x1.3" is the time, as a geometric mean over the problems
-# that felt the change; reads and iterations changed alike.
+# Limits and shares, each with one meaning.  After a semicolon a comment says what other values did: "64 x1.07" says
+# that the value 64 takes 1.07 times as long, as a geometric mean over the problems on which it made a difference; reads
+# and iterations changed by similar factors.  We measured 33 problems of 50 to 5,000 points: pairs of MNIST digits with
+# rbf, linear and polynomial kernels, blobs, and noisy labels; hard and soft margins; dense, by rows, sparse, on demand,
+# and pairs of classes; some with a free intercept.
 
 # Sizes:
-#   unknowns whose equations are solved at once sooner than by steps on one after another; 64 x1.07 (up to x2.6),
-#   1,024 x1.29 (up to x3.3)
+#   number of unknowns up to which solving the equations at once is faster than steps on one unknown after another;
+#   64 x1.07 (up to x2.6), 1,024 x1.29 (up to x3.3)
 _FEW = 256
-#   support of which faces keep a factor in double precision: half a minute
+#   largest support for which faces keep a factor in double precision, which takes half a minute
 _LARGEST_FACE = 6000
-#   points of which a matrix in single precision is kept: 1.6 GB
+#   most points whose matrix is kept in single precision: 1.6 GB
 _LARGEST_SET = 20_000
 #   share of a working set that the support may take, so that violators have room
 _FULL = 0.75
-#   least number of violators that join at a time; else a quarter of the set, at first half: turns against size;
-#   24 x1.03, 384 x1.14
+#   least number of violators that may join at a time, if a quarter of the set, or at first half of it, is less.  More
+#   make fewer turns of larger sets; 24 x1.03, 384 x1.14
 _FEWEST_VIOLATORS = 96
-#   points of pairs whose matrix in double precision is kept, or rows that are wider than they are many: 0.13 GB
+#   most points of pairs, and most rows with more columns than rows, whose matrix is kept in double precision: 0.13 GB
 _FEW_POINTS = 4000
-#   coordinates in which Newton steps solve equations: 0.07 GB, a second a step
+#   coordinates in which Newton steps solve equations must be fewer: 0.07 GB, and a second per step
 _MOST_COORDINATES = 3000
-#   entries of features, of sparse rows, or of pairs, that are written down: 0.5 GB
+#   most entries of features, of sparse rows, or of pairs, that are written to memory with their zeros: 0.5 GB
 _WRITTEN_DOWN = 1 << 26
-#   entries of columns of a kernel on demand that are kept: 0.25 GB
+#   most entries of the columns that are kept of a kernel on demand: 0.25 GB
 _KEPT = 1 << 25
-#   features of a low rank, over the root of what a product reads for a point, n / 2 of a kernel; twice: equations
-#   against products; n = 50,000 and C = 1: 8 x1.29
+#   the low rank has this times sqrt(2 r) features, if a product reads r entries per point, r = n / 2 for a kernel.
+#   More take fewer products and larger equations; n = 50,000 and C = 1: 8 x1.29
 _LANDMARKS = 5
-#   least ridge, in units of the largest G_ii without it, with which conjugate gradients and descent can
+#   least ridge, in units of the largest G_ii without ridge, that conjugate gradients and descent can take
 _LEAST_RIDGE = 1e-8
 
-# What is aimed at:
-#   share of tol, so that a certificate has room for rounding; 0.5 costs 2 to 7 % more, 0.95 saves none
+# Goals:
+#   share of tol that a run aims at, so that the certificate has room for rounding; 0.5 x1.02 to x1.07, 0.95 x1.00
 _AIM = 0.8
-#   share of eps that a witness has, so that ||p||_G^2 and what rounding may leave, (eps / 1.5)^2, stay below eps^2
+#   share of eps at which a witness is taken, so that ||p||_G^2 and the error (eps / 1.5)^2 of rounding stay below eps^2
 _WITNESS = 0.63
-#   ||p||_G / sqrt(s) that proves infeasibility where squares are sums over coordinates
+#   ||p||_G / sqrt(s) that proves infeasibility, if squares are sums over coordinates
 _EPS_OF_ROWS = 1e-9
-#   the same where they are not: 2 sqrt(2^-52)
+#   ||p||_G / sqrt(s) that proves infeasibility, if squares are computed from entries: 2 sqrt(2^-52)
 _EPS_OF_ENTRIES = 3e-8
-#   share of the gap, or of the worst violation, that steps on a set leave: against products; 0.03 x1.00, 0.3 x1.1
+#   share of the gap, or of the worst violation, that steps on a set leave.  Less takes more steps and fewer products;
+#   0.03 x1.00, 0.3 x1.1
 _LEFT = 0.1
-#   share of a gap, of a norm or of lower / upper that shows that an iteration has gained; 0.95 felt by none
+#   an iteration has gained if it multiplies the gap or the norm by less than this, or lower / upper by more than its
+#   inverse; 0.95 x1.00
 _GAINED = 0.9
-#   share of the gap that slow pair steps leave, after which other methods follow; 0.1 and 0.6 felt by few, up to x1.3
+#   pair steps are slow if they leave more than this share of the gap, and then other methods follow; 0.1 and 0.6 made a
+#   difference to few problems, up to x1.3
 _CLOSER = 0.3
-#   share of the duality gap, and of what is aimed at, that conjugate gradients leave on active points, which others
-#   then follow; 0.05 and 0.2 up to x13; and of the squared residual over several classes
+#   share of the duality gap, and of the goal, that conjugate gradients leave on the active points, before other points
+#   become active; 0.05 and 0.2 up to x13.  With several classes, share of the squared residual
 _ACTIVE_SHARE = 0.01
 
 # Work:
-#   steps for each point of a set: against products; of pair steps for stored entries 1 x1.05, 16 x1.07; for others 128
-#   up to x3.9; changes of the face, 1 to 20 felt by one, 5 %
+#   steps per point of a set, before all margins are computed again.  More steps take fewer products.  Pair steps: 1
+#   x1.05 and 16 x1.07 for stored entries, 128 up to x3.9 for others.  Changes of the face: 1 to 20 made a difference of
+#   5 % to one problem
 _STEPS_PER_POINT = 8
-#   sweeps of sets over all points in an iteration, where no set holds the support: certificates against work; 1 x1.02
+#   sweeps of working sets over all points in an iteration, if no set can hold the support.  More sweeps take fewer
+#   certificates; 1 x1.02
 _SWEEPS = 4
-#   entries of factors that an iteration reads, about: Ctrl-C and callbacks wait 10 s at most
+#   entries of factors that an iteration reads, roughly: Ctrl-C and callbacks wait at most 10 s
 _LONGEST_WALK = 10**10
-#   points of a set of clipped steps, at first; half of them may be between 0 and their cost; 20,000 up to x10 for pairs
-#   of several classes, 2,000 up to x2
+#   first size of a set of clipped steps, which grows if more than half of it is between 0 and the cost; 20,000 up to
+#   x10 for pairs of several classes, 2,000 up to x2
 _CLIPPED_SET = 5000
-#   clipped steps for each point; share of the points of a set below which it shrinks
+#   clipped steps per point
 _CLIPPED_STEPS = 100
+#   a set of clipped steps shrinks once fewer than this share of its points may move
 _SHRINKS = 0.7
-#   turns of descent in an iteration, after each of which all margins are computed afresh
+#   turns of descent in an iteration; after each turn all margins are computed again
 _TURNS = 8
-#   passes over active points in a turn: steps against products
+#   passes over the active points in a turn; more passes take fewer products
 _PASSES = 5
-#   the most passes in a turn over entries of few points; 10 x1.6 where 4 % of the points are active
+#   limit of passes in a turn over the entries of few points; 10 x1.6 if 4 % of the points are active
 _MOST_PASSES = 100
-#   iterations in which descent must close the gap at the rate of its fall
+#   descent goes on if its rate of convergence would close the gap within so many iterations
 _ITERATIONS_LEFT = 5
-#   the most Newton steps, and conjugate gradients in one, against runs without end
+#   limit of Newton steps, and of conjugate gradient steps in each, so that every run ends
 _MOST_NEWTON_STEPS = 200
-#   steps in a row that may pass without a smaller gap
+#   limit of steps in a row without a smaller gap
 _PATIENT_STEPS = 10
-#   seconds after which a run says that it takes long
+#   seconds after which a run warns that it takes long
 _SILENCE = 20.0
-#   multiplications in the search for a separator by its coordinates, after a run: about a second
+#   multiplications in the search for the coordinates of a separator, after a run: about a second
 _LONGEST_SEARCH = 2 * 10**9
 
 # Penalties of a free bias:
-#   k of `_Problem.begin`: origins that settle, against digits; 5 x1.13, 80 x1.07
+#   k of `_Problem.begin`.  With a larger k origins settle faster and digits are lost; 5 x1.13, 80 x1.07
 _BIAS_PENALTY = 20.0
-#   that of descent, over the median of ||x_i||^2: how fast the bias settles, against steps; 1 x2, 0.01 x1
+#   penalty in descent, over the median of ||x_i||^2.  With a larger one the bias settles faster and takes more steps;
+#   1 x2, 0.01 x1
 _SMALL_PENALTY = 0.1
 
 
-_FINITE = _FAST | {"nnan"}  # for loops that choose by comparing, over finite numbers
+_FINITE = _FAST | {"nnan"}  # for loops over finite numbers that choose by comparing
 
 
 # ------------------------------------------------------------------------------------------------------
@@ -9549,11 +9629,12 @@ _FINITE = _FAST | {"nnan"}  # for loops that choose by comparing, over finite nu
 
 
 class _Aims(NamedTuple):
-    """What a run aims at.
+    """The goals of a run.
 
     gap : the `_relative_gap` of all points
-    set_gap : that of a working set; smaller violations do not join it
-    eps : the ||p||_G / sqrt(s), over `_Problem.reach` of p, at which the driver takes p as a proof of no margin
+    set_gap : the `_relative_gap` of a working set; points with smaller violations do not join the set
+    eps : the ||p||_G / sqrt(s), over `_Problem.reach` of p, at which the driver takes p as a proof that there is no
+    margin
     """
 
     gap: float
@@ -9561,9 +9642,9 @@ class _Aims(NamedTuple):
     eps: float
 
     def after(self, gap):
-        """Return the aims of an iteration that begins with this gap: it leaves half of it at most.
+        """Return the aims of an iteration that begins with this gap: the iteration leaves at most half of the gap.
 
-        Where the gap was small enough before, the certificate has asked for more.
+        If the gap is small enough already, the run goes on because the certificate has refused it.
         """
         gap = min(self.gap, 0.5 * gap)
         return self._replace(gap=gap, set_gap=0.5 * gap)
@@ -9576,52 +9657,54 @@ class _Aims(NamedTuple):
 
 def _aims(problem, tol):
     """Return the `_Aims` of a run with this tol."""
-    # In units of the base, since a ridge is not rounded
-    hidden = math.sqrt(problem.G.rounding().square)  # what rounding may hide of ||p||_G
+    # The part of ||p||_G that rounding may hide, in units of the base, since a ridge is not rounded
+    hidden = math.sqrt(problem.G.rounding().square)
     eps = _EPS_OF_ROWS if hidden == 0.0 else _EPS_OF_ENTRIES
     eps *= math.sqrt(problem.base_scale / problem.scale)
     if hidden > 0.0 and not problem.has_precise_products:
         eps = max(eps, 1.5 * hidden)
     if problem.cost is not None:
-        eps = -1.0  # there always is a margin
+        eps = -1.0  # with a cost there always is a margin
     if problem.is_soft:  # rho is at least (sum_i 1 / r_i)^(-1/2)
         eps = min(eps, 0.5 / math.sqrt((problem.scale / problem.ridge).sum()))
     return _Aims(gap=_AIM * tol, set_gap=0.5 * _AIM * tol, eps=eps)
 
 
 class _Problem:
-    """G as the solver scales it, read by entries, columns and products; it counts what is read.
+    """G as the solver scales it; the solver reads entries, columns and products of it, and it counts what is read.
 
-    With a free intercept, and no cost, G + h y' + y h' is read in place of G, where h belongs to an origin that `begin`
-    chooses.
+    With a free intercept and without a cost, the solver reads G + h y' + y h' in place of G, where h belongs to an
+    origin that `begin` chooses.
 
     Attributes
     ----------
     G, scale : the Gram and s
-    n, diagonal, ridge : number of points, G_ii, and the r_i, 0 without a ridge
-    has_ridge, is_soft : True if some r_i, or all, are not 0
-    cost : the largest alpha_i, s C_i, or None without a cost
+    n, diagonal, ridge : the number of points, the G_ii, and the r_i, which are 0 without a ridge
+    has_ridge, is_soft : True if some r_i is not 0; True if no r_i is 0
+    cost : the largest alpha_i, which are s C_i, or None without a cost
     base : G without its ridge and its free intercept
-    base_scale : its largest entry
-    is_of_pairs, is_sparse, is_on_demand, has_precise_products : True if base has pairs; if it has sparse rows, or a
-        kernel that is evaluated as it is read, or those of its points; and if it computes more precise products
+    base_scale : the largest entry of base
+    is_of_pairs : True if base has pairs
+    is_sparse, is_on_demand : True if base, or the points of its pairs, have sparse rows; a kernel evaluated on demand
+    has_precise_products : True if base computes products in more than double precision
     is_in_coordinates : True if Newton steps solve equations in the coordinates of the separator
-    takes_products : True if conjugate gradients can solve them, by products
+    takes_products : True if conjugate gradients can solve the equations of Newton steps, by products
     descent : how steps on one weight after another read this problem, a key of ``_DESCENTS``, or None if they cannot
     free_labels : y if the intercept is free, else None
     shift : h, or None for 0, as before `begin` and after `finish`
-    origin, penalty : v of the origin Z'v and k that `begin` chose, None and 0.0 before
+    origin, penalty : the v of the origin Z'v, and the k, that `begin` chose; None and 0.0 before
     sides : index arrays of points, each of which has the same share of the weight: all points, or the two classes
-    lengths : length_i, of the G that is read; y with a cost, so that `place` fills in y_i y_j G_ij / s
-    relative_lengths : those of G that rounding is relative to, see `Rounding`
-    reads : array of one entry, how many entries of G have been read; a product counts as n^2, also
-        where half of a matrix is read
-    matrix : entries of base that are stored, or of rows that are wider than they are many; else None
+    lengths : the length_i of the G that is read; with a cost y, so that `place` fills in y_i y_j G_ij / s
+    relative_lengths : the lengths that rounding errors of G are relative to, see `Rounding`
+    reads : array of one entry, the number of entries of G that have been read; a product counts as n^2, even if it
+        reads half of a matrix
+    matrix : the entries of base if they are stored, or if base has rows with more columns than rows; else None
     adder : what `_adder` returns, which keeps columns, or None
     last : the last product (v, v'Gv, G v), or None
     kept : what `_at_hand` returned last, or (None, None)
-    turns : how often `gap` was asked for
-    end_of_silence : when the run says that it takes long, on the clock of `time.monotonic`; inf once it has
+    turns : the number of calls of `gap`
+    end_of_silence : the time, on the clock of `time.monotonic`, at which the run warns that it takes long; inf
+    afterwards
     """
 
     def __init__(self, G, scale):
@@ -9658,7 +9741,7 @@ class _Problem:
         self.kept = (None, None)
         self.turns = 0
         self.end_of_silence = math.inf
-        # What the methods of the list ask
+        # What the methods of the list ask of a problem
         has_enough = self.ridge.min() >= _LEAST_RIDGE * self.base_scale
         is_narrow = points._has_rows and points._width <= _FEW
         width = self.base._width if self.base._has_rows else math.inf
@@ -9666,7 +9749,7 @@ class _Problem:
             has_few = _has_few_coordinates(self.base)
         elif self.cost is None:
             has_few = _has_few_coordinates_a_class(self.base)
-        else:  # equations of all classes at once
+        else:  # the equations are those of all classes at once
             has_few = width <= _FEW and _has_few_coordinates(self.base)
         # Products with wide sparse rows are cheaper than equations.
         has_few = has_few and width < self.n and (is_narrow or not self.is_sparse)
@@ -9692,7 +9775,7 @@ class _Problem:
 
     @functools.cached_property
     def matrix(self):
-        """The matrix of the base if it is stored, or of rows that are wider than they are many, up to 4,000 points."""
+        """The entries of base if they are stored, or if base has at most 4,000 rows and more columns than rows."""
         base = self.base
         if isinstance(base.store, _Matrix):
             return base.store.matrix
@@ -9703,46 +9786,48 @@ class _Problem:
         return _frozen(base.block(every, every))
 
     def begin(self, alpha, m):
-        """Drop what earlier iterations read, so that a run can be cut between any two; move a free origin.
+        """Forget what earlier iterations read, so that a run can be cut between any two iterations; move a free origin.
 
         alpha and m must be as `finish` leaves them.  With a free intercept the new origin o = Z'v lies on the plane of
-        alpha, midway between the classes.  G is read from there, and k y y' is added to it, which penalises the bias
-        at o: k = 20 max(median_i ||x_i - o||^2 + min_i r_i, 2^-52 s).  The proof that this settles is "The origin of a
-        free intercept" in figures/THEOREMS.md.
+        alpha, midway between the classes.  The solver reads G from this origin and adds k y y' to it, which penalises
+        the bias at o: k = 20 max(median_i ||x_i - o||^2 + min_i r_i, 2^-52 s).  Lemma 2, "The origin of a free
+        intercept", in figures/THEOREMS.md says how fast the origin settles.
         """
         self.adder = _adder(self.base)
         self.last = None
         if self.free_labels is None or self.cost is not None:
             return
         y = self.free_labels
-        # 1. The plane of alpha: its margins without the ridge, and the bias that rounding leaves.
+        # 1. The plane of alpha: its margins without the ridge, and the bias.  `finish` has added the best bias to m, so
+        #    that only what rounding leaves of the bias is left.
         separator_margins = m * self.scale - self.ridge * alpha
-        b = _best_bias(y, m) * self.scale  # what rounding leaves, since `finish` adds the best bias
+        b = _best_bias(y, m) * self.scale
         norm2 = alpha @ separator_margins
         to_plane = 0.0
         if norm2 > _EPS * self.scale:
             to_plane = ((y * alpha) @ separator_margins + b) / norm2
         # 2. The origin on it
         v = (y - to_plane) * alpha
-        scaled = _unit_range(v)  # where rounding hides the plane, v may be long
+        scaled = _unit_range(v)  # v may be long if rounding hides the plane
         largest = np.abs(v).argmax()
         of_origin = self.product(scaled)[1] * (v[largest] / scaled[largest]) - self.ridge * v
         self.shift = 0.5 * (v @ of_origin) * y - of_origin
         self.origin = v
-        # 3. The penalty of the bias, and what rounding may leave of ||x_i - o||^2
+        # 3. The penalty of the bias; rounding may leave as little as ``least`` of ||x_i - o||^2.
         reaches = self.relative_lengths + self.reach(np.abs(v))
         least = 8.0 * self.G.rounding().margins * self.scale * reaches**2
         squares = np.maximum(self.diagonal - self.ridge + 2.0 * y * self.shift, least)
         middle = np.partition(squares, self.n // 2)[self.n // 2]
-        # Where half of the points lie at the origin, and one has no ridge, nothing else is above 0.
+        # The last term keeps the penalty above 0 if half of the points lie at the origin and one has no ridge.
         self.penalty = _BIAS_PENALTY * max(middle + self.ridge.min(), _EPS * self.scale)
         self.shift += 0.5 * self.penalty * y
         self.lengths = np.sqrt(np.maximum(self.diagonal + 2.0 * y * self.shift, least) / self.scale)
-        # Now m is that of the shifted G: since y'alpha = 0 on a plane through o, the shift adds the bias b alone.
+        # Make m that of the shifted G. The plane goes through o and y'alpha = 0, so that the shift adds the bias b
+        # alone.
         m += b / self.scale * y
 
     def finish(self, alpha, m):
-        """Scale alpha so that p = alpha, and bring m up to date from the origin of G."""
+        """Scale alpha to p, and compute m again, from the origin of G."""
         for side in self.sides:
             alpha[side] /= len(self.sides) * alpha[side].sum()
         if self.free_labels is None:
@@ -9755,7 +9840,7 @@ class _Problem:
         m += _best_bias(self.free_labels, m) * self.free_labels
 
     def from_shift(self, points, weights, at=slice(None)):
-        """Return what h y' + y h' adds, at some points, to a product with weights of some points."""
+        """Return what h y' + y h' adds, at the points ``at``, to a product with the weights of some points."""
         if self.shift is None:
             return 0.0
         y = self.free_labels
@@ -9763,9 +9848,9 @@ class _Problem:
         return h[at] * (y[points] @ weights) + y[at] * (h[points] @ weights)
 
     def gap(self, alpha, m):
-        """Return the `_relative_gap` of these weights; after some time, say once that the run takes long.
+        """Return the relative gap of these weights; after some time, warn once that the run takes long.
 
-        The time is that from the second turn on: by then the first method has been compiled.
+        The time counts from the second call on, because by then the first method has been compiled.
         """
         self.turns += 1
         if self.turns == 2:
@@ -9774,15 +9859,15 @@ class _Problem:
             self.end_of_silence = math.inf
             is_soft = self.has_ridge or self.cost is not None
             _warn(
-                f"max_margin has run for {_SILENCE:g} s: {'a smaller C' if is_soft else 'slacks, by a finite C,'} or a "
-                "larger tol takes less time; a callback shows the interval"
+                f"max_margin has run for {_SILENCE:g} s: give {'a smaller C' if is_soft else 'a finite C'} or a larger "
+                "tol for a shorter run, or a callback to see the interval"
             )
         if self.cost is not None:
             return _gap_with_cost(alpha, m, self.cost, self.free_labels)
         return _relative_gap(alpha, m, self.ridge / self.scale)
 
     def place(self, points, start, H):
-        """Fill in H among the points, from row and column ``start`` on."""
+        """Fill in the entries of H among the points, from row and column ``start`` on."""
         h = np.zeros(points.size)
         y = h
         if self.shift is not None:
@@ -9798,9 +9883,9 @@ class _Problem:
         _mirror(start, points.size, H)
 
     def product(self, v):
-        """Return (v'Gv, G v) of G itself for ||v||_1 <= 1, by columns of the support if G has an adder.
+        """Return (v'Gv, G v), with G itself, for ||v||_1 <= 1; keep the result.
 
-        The last result is kept.
+        If there is an adder, the product adds the columns of the support.
         """
         if self.last is not None and np.array_equal(v, self.last[0]):
             return self.last[1:]
@@ -9827,13 +9912,15 @@ class _Problem:
         m[:] = image * (alpha.max() / v.max() / self.scale)
 
     def reach(self, p):
-        """Return sum_i p_i l_i for the relative lengths l_i; ||p||_G is small if it is small against this."""
+        """Return sum_i p_i l_i for the relative lengths l_i: ||p||_G counts as small if it is small compared to
+        this."""
         return float(p @ self.relative_lengths)
 
     def change(self, alpha, m, points, weights):
-        """Give some points new weights and bring m up to date, afresh if that reads no more columns.
+        """Give some points new weights and update m, or compute m again if that reads no more columns.
 
-        Return the norm of `_rescale`.
+        Bring alpha and m to the best multiple, and return ||p||_G / sqrt(s); with a cost change no multiple and return
+        0.
         """
         moves = weights - alpha[points]
         alpha[points] = weights
@@ -9864,12 +9951,12 @@ class _Problem:
         return 0.0
 
     def snap(self, alpha):
-        """Set weights to their cost where only rounding keeps them below it."""
+        """Set weights to their cost if only rounding keeps them below it."""
         np.copyto(alpha, self.cost, where=alpha >= self.cost * (1.0 - 1e-12))
 
 
 def _multiple_with_cost(alpha, m, cost):
-    """Return the best t at which no t alpha_i exceeds its cost: with slacks they are the bound."""
+    """Return the best t at which no t alpha_i exceeds its cost C_i."""
     used = alpha > 0.0
     largest = float((cost[used] / alpha[used]).min())
     total = float(alpha.sum())
@@ -9878,7 +9965,7 @@ def _multiple_with_cost(alpha, m, cost):
 
 
 def _gap_with_cost(alpha, m, cost, y):
-    """Return 1 - lower / upper, as certificates have it, at the best multiple of alpha."""
+    """Return 1 - lower / upper for the interval of a certificate, at the best multiple of alpha."""
     t = _multiple_with_cost(alpha, m, cost)
     norm2 = t * t * float(_dot(alpha, m))
     _, pull = _least_hinge_loss(t * m, cost, y)
@@ -9889,7 +9976,8 @@ def _gap_with_cost(alpha, m, cost, y):
 
 @njit(cache=_CACHE, fastmath=_FAST)
 def _place_block(block, h, y, factors, first, H):
-    """H_ab <- (G_ij + h_i y_j + y_i h_j) c_i c_j among points, for a block of G whose first row is a = ``first``."""
+    """Set H_ab <- (G_ij + h_i y_j + y_i h_j) c_i c_j among points, for a block of G whose first row is
+    a = ``first``."""
     for k in range(block.shape[0]):
         a = first + k
         out = H[a]
@@ -9900,10 +9988,10 @@ def _place_block(block, h, y, factors, first, H):
 
 @njit(cache=_CACHE, fastmath=_FAST)
 def _relative_gap(alpha, m, ridge):
-    """Return 1 - lower / upper of the margins that weights prove, at the best multiple of them, where m = G alpha.
+    """Return 1 - lower / upper for the interval that the best multiple of alpha proves; m = G alpha.
 
-    As in `certificate`: by the least margin or, where every point has a ridge and all m_i > 0, with the best slacks.
-    ``ridge`` is in the units of m / alpha.
+    As in `certificate`, lower comes from the least margin.  If every point has a ridge and all m_i > 0, lower may also
+    come from the best slacks; the narrower interval counts.  ``ridge`` is in the units of m / alpha.
     """
     total = 0.0
     norm2 = 0.0
@@ -9920,7 +10008,7 @@ def _relative_gap(alpha, m, ridge):
     gap = 1.0 - t * low
     if not (low > 0.0 and least > 0.0):
         return gap
-    # The objective of w with its slacks, less the dual objective of alpha, over that of w
+    # The share is (the objective of w with its slacks - the dual objective of alpha) / (the objective of w).
     difference = 0.0
     objective = 0.0
     for i in range(alpha.size):
@@ -9940,7 +10028,8 @@ def _rescale(alpha, m):
     """Bring alpha and m to the best multiple; return ||p||_G / sqrt(s)."""
     total = float(alpha.sum())
     norm2 = _dot(alpha, m)
-    # Below this ||p||_G^2 the multiple may overflow.  So may total^2, unless the small factor comes first.
+    # Below this ||p||_G^2 the multiple may overflow.  total * total may overflow, too, unless the small factor comes
+    # first.
     if not norm2 > 1e-300 * total * total:
         return 0.0
     alpha *= total / norm2
@@ -9949,9 +10038,9 @@ def _rescale(alpha, m):
 
 
 def _adder(G):
-    """Return a function ``add(index, weights, m)``: m <- m + sum_k weights_k G e_index_k, for distinct points.
+    """Return a function ``add(index, weights, m)`` that sets m <- m + sum_k weights_k G e_index_k, for distinct points.
 
-    None if columns cost as much as products.
+    Return None if columns cost as much as products.
     """
     if isinstance(G.store, _Matrix):
         return functools.partial(_add_columns_of_matrix, G)
@@ -9977,7 +10066,7 @@ def _add_columns_of_matrix(G, index, weights, m):
 
 
 def _add_kept_columns(G, kept, index, weights, m):
-    """Add columns that are evaluated once, while there is room for them in the dictionary ``kept``."""
+    """Add columns of G.  The dictionary ``kept`` keeps those that it has room for, so that they are evaluated once."""
     is_new = np.array([i not in kept for i in index.tolist()], dtype=bool)
     if 2 * np.count_nonzero(is_new) > G.n:  # a product evaluates half of G
         _add_by_product(G, index, weights, m)
@@ -9993,9 +10082,9 @@ def _add_kept_columns(G, kept, index, weights, m):
 
 
 def _has_few_coordinates(base):
-    """Return True if Newton steps can work on the rows of a G without ridge: their equations and memory are small.
+    """Return True if Newton steps can work on the rows of a G without ridge: the equations and the rows are small.
 
-    The rows may be written down with their zeros in 0.5 GB, or where a product reads as many entries.
+    With their zeros the rows must fit into 0.5 GB, or have no more entries than a product reads.
     """
     if not base._has_rows:
         return False
@@ -10004,7 +10093,7 @@ def _has_few_coordinates(base):
 
 
 def _has_few_coordinates_a_class(pairs):
-    """Return True if Newton steps can work on the rows of the points: a matrix for each class, too, is small."""
+    """Return True if Newton steps can work on the rows of the points: the matrices of all classes are small as well."""
     pairs = pairs.store
     if not _has_few_coordinates(pairs.K):
         return False
@@ -10012,7 +10101,7 @@ def _has_few_coordinates_a_class(pairs):
 
 
 class _SingleBlocks:
-    """Blocks of a G that is evaluated on demand, on some of its points and in single precision.
+    """Blocks of a G that is evaluated on demand, for some of its points, in single precision.
 
     Attributes
     ----------
@@ -10029,7 +10118,7 @@ class _SingleBlocks:
         self.offset = G._constant**2
 
     def product(self, rows, columns, v):
-        """Return the block times v, whose sums add up in double precision; one half is evaluated if rows is columns."""
+        """Return the block times v, summed in double precision; if ``rows is columns``, half of it is evaluated."""
         points = self.points.take(rows)
         others = points if rows is columns else self.points.take(columns)
         weights = self.c[columns] * v.astype(np.float32)
@@ -10041,7 +10130,7 @@ _SAMPLE_OF_RANGE = 16  # points whose entries are evaluated in both precisions
 
 
 def _is_in_single_range(K):
-    """Return True if entries evaluated in single precision are right to 1e-3, as far as a few points tell."""
+    """Return True if entries evaluated in single precision are right to 1e-3 at a few points."""
     diagonal = K.diagonal()
     spread = np.linspace(0, diagonal.size - 1, _SAMPLE_OF_RANGE).astype(np.int64)
     some = np.unique(np.append(spread, diagonal.argmax()))
@@ -10056,10 +10145,10 @@ def _is_in_single_range(K):
 # 9.2 pair steps
 # ------------------------------------------------------------------------------------------------------
 #
-# A step goes to the minimum in two coordinates i, j.  i violates optimality most.  The pair gains
-# (g_j - g_i r)^2 / (1 - r^2) over i alone, where r = H_ij, and j has the largest gain.  1 / (1 - r^2) is taken to two
-# factors of its product, and the difference to at most x_j, since x_j cannot fall by more.  If a bound stops the
-# pair, the minimum is on the edge x_i = 0 if g_i >= 0 there, and else on the edge x_j = 0.
+# A step goes to the minimum in two coordinates i and j.  i is the worst violator.  With r = H_ij, the pair gains
+# (g_j - g_i r)^2 / (1 - r^2) more than i alone, and j has the largest such gain.  The code replaces 1 / (1 - r^2) by
+# (1 + r^2) (1 + r^4), and g_j - g_i r by at most x_j, since x_j cannot fall by more.  If a bound stops the pair, the
+# minimum is on the edge x_i = 0 if g_i >= 0 there, and otherwise on the edge x_j = 0.
 
 
 _VECTOR = 64  # scores whose maximum compiles to vector instructions
@@ -10067,9 +10156,9 @@ _VECTOR = 64  # scores whose maximum compiles to vector instructions
 
 @register_jitable
 def _argmax(scores, n):
-    """Return the place of the largest of n scores >= 0; the array goes on in at least `_VECTOR` zeros.
+    """Return the index of the largest of n scores >= 0; after the scores the array has at least `_VECTOR` zeros.
 
-    Maxima over stretches of `_VECTOR` compile to vector instructions.
+    Maxima over stretches of `_VECTOR` scores compile to vector instructions.
     """
     place = 0
     top = np.float32(0.0)
@@ -10089,14 +10178,14 @@ def _argmax(scores, n):
 def _pair_steps(H, x, g, moves, lengths, ridge, target, most):
     """Make at most ``most`` pair steps, until the gap is ``target``; return how many.
 
-    x, g and ``moves`` change in place; g is the gradient.  ``moves`` sums up the changes of x, which x itself may be
-    too large to show.
+    x, g and ``moves`` change in place; g is the gradient.  ``moves`` adds up the changes of x, because x may be so
+    large that rounding hides them.
     """
     n = x.size
     zero = np.float32(0.0)
     one = np.float32(1.0)
     scores = np.zeros(n + _VECTOR, dtype=np.float32)
-    period = max(16, n // 8)  # steps from one look at the gap to the next
+    period = max(16, n // 8)  # number of steps after which the gap is computed
     i = 0
     j = 0
     move_i = zero
@@ -10115,7 +10204,7 @@ def _pair_steps(H, x, g, moves, lengths, ridge, target, most):
         if step > 0 and step % period == 0:
             if _relative_gap(x / lengths, 1.0 + g * lengths, ridge) <= target:
                 break
-        # 2. Find the j that gains most with it.
+        # 2. Find the j with which i gains most.
         row_i = H[i]
         slope_i = g[i]
         x_i = x[i]
@@ -10153,7 +10242,8 @@ def _pair_steps(H, x, g, moves, lengths, ridge, target, most):
 def _solve_by_pairs(H, lengths, ridge, alpha, m, target, most):
     """Make at most ``most`` pair steps on a working set, until its gap is ``target``; return (new weights, steps).
 
-    H is in single precision; the rest is of the working set, in double precision, and stays as it is.
+    H is in single precision.  The other arrays have the points of the working set, are in double precision, and do not
+    change.
     """
     with np.errstate(over="ignore"):
         x = (alpha * lengths).astype(np.float32)
@@ -10161,24 +10251,26 @@ def _solve_by_pairs(H, lengths, ridge, alpha, m, target, most):
     moves = np.zeros(lengths.size, np.float32)
     steps = _pair_steps(H, x, g, moves, lengths, ridge, target, most)
     if not np.isfinite(x).all():
-        # The numbers are too large, or the rows too much alike, for single precision.
+        # For single precision the numbers are too large, or the rows too similar.
         return alpha, most
     return np.where(x > 0.0, np.maximum(alpha + moves / lengths, 0.0), 0.0), steps
 
 
-# With a cost 0 <= alpha_i <= s C_i, and y'alpha = 0 if the intercept is free.  For x_i = y_i alpha_i the sum is to stay
-# as it is: a step lets x_i rise and x_j fall, as far as their bounds allow.  v = y - y m is minus the gradient.  The
-# largest v_i that may rise exceeds the least v_j that may fall until the minimum; in between is the bias.  Without a
-# free intercept all y_i are 1, and one more x, of no row and without bounds, takes what the others add up to.
+# With a cost, 0 <= alpha_i <= s C_i, and y'alpha = 0 if the intercept is free.  Let x_i = y_i alpha_i.  A step raises
+# x_i and lowers x_j by the same amount, as far as their bounds allow, so that the sum of x stays as it is.  v = y - y m
+# is minus the gradient.  Until the minimum is reached, the largest v_i whose x_i may rise exceeds the least v_j whose
+# x_j may fall; the bias lies between these two.  Without a free intercept all y_i are 1, and one more x, which has no
+# row and no bounds, balances the sum of the others.
 
-_FAR = np.float32(
-    1e30
-)  # masks are added: a product of a mask and a large number might be taken for 0
+# The size of a mask, which is added to v.  Compiled code might take the product of a mask and a large number for 0.
+_FAR = np.float32(1e30)
 
 
 @njit(cache=_CACHE, fastmath=_FINITE)
 def _clipped_steps(H, x, v, low, high, target, most):
-    """Make at most ``most`` steps on pairs within bounds, until no pair violates by ``target``; return (steps, worst).
+    """Make at most ``most`` steps on pairs within bounds, until no pair violates by more than ``target``.
+
+    Return (number of steps, worst violation).
 
     x, in double precision, and v change in place.
     """
@@ -10188,8 +10280,8 @@ def _clipped_steps(H, x, v, low, high, target, most):
     flat = np.float32(1e-6)
     least = np.float32(1e-30)
     scores = np.zeros(n + _VECTOR, np.float32)
-    rises = np.empty(n, np.float32)  # 0 where x may rise, else -_FAR
-    falls = np.empty(n, np.float32)  # 0 where x may fall, else _FAR
+    rises = np.empty(n, np.float32)  # 0 if x may rise, else -_FAR
+    falls = np.empty(n, np.float32)  # 0 if x may fall, else _FAR
     diagonal = np.empty(n, np.float32)
     for k in range(n):
         rises[k] = zero if x[k] < high[k] else -_FAR
@@ -10214,7 +10306,7 @@ def _clipped_steps(H, x, v, low, high, target, most):
         worst = scores[i]
         if step == most or not worst > target:
             break
-        # 2. Find the j that gains most with it.
+        # 2. Find the j with which i gains most.
         row_i = H[i]
         v_i = v[i]
         square_i = diagonal[i]
@@ -10240,24 +10332,24 @@ def _clipped_steps(H, x, v, low, high, target, most):
 
 
 def _ends_of_pairs(x, v, low, high):
-    """Return the largest v_i that may rise, and the least that may fall."""
+    """Return the largest v_i whose x_i may rise, and the least v_i whose x_i may fall."""
     return v.max(where=x < high, initial=-np.inf), v.min(where=x > low, initial=np.inf)
 
 
 def _may_move(x, v, low, high):
-    """Return which x may be in a pair that violates, as v is now."""
+    """Return a mask of the x that may be in a violating pair at the current v."""
     top, floor = _ends_of_pairs(x, v, low, high)
     return ((x < high) & (v >= floor)) | ((x > low) & (v <= top))
 
 
 def _solve_by_clipped_pairs(H, x, v, low, high, target, most):
-    """Make about ``most`` steps on pairs, until none violates by ``target``, over fewer and fewer points.
+    """Make about ``most`` steps on pairs, over fewer and fewer points, until none violates by more than ``target``.
 
-    Return (x, steps).
+    Return (x, number of steps).
     """
     x = x.copy()
     points = np.arange(x.size)
-    # Less the bias, so that single precision has the digits of what is left
+    # Subtract the bias from v, so that single precision has the digits of the differences.
     v = (v - np.clip(0.5 * sum(_ends_of_pairs(x, v, low, high)), -_FAR, _FAR)).astype(np.float32)
     inside = (x.copy(), v, low, high)
     total = 0
@@ -10275,7 +10367,7 @@ def _solve_by_clipped_pairs(H, x, v, low, high, target, most):
 
 
 def _worst_pairs(x, v, low, high, most):
-    """Return at most ``most`` of the x that may move, those that violate most; an x without bounds is among them."""
+    """Return at most ``most`` of the x that may move: the worst violators, and any x without bounds."""
     may_move = _may_move(x, v, low, high)
     points = np.flatnonzero(may_move)
     if points.size <= most:
@@ -10287,11 +10379,11 @@ def _worst_pairs(x, v, low, high, most):
 
 
 def _by_clipped_pairs(problem, aims, alpha, m, gap):
-    """Make clipped pair steps on points that may move, at first on all or on some of all, until none violates."""
+    """Make clipped pair steps on points that may move, until none violates; the first set is spread over all points."""
     n = problem.n
     is_free = problem.free_labels is not None
     signs = problem.free_labels if is_free else np.ones(n)
-    problem.lengths = signs  # so that `place` writes y_i y_j G_ij / s
+    problem.lengths = signs  # then `place` writes y_i y_j G_ij / s
     end = 0.0 if is_free else math.inf  # the bound of the last x, which has no row
     low = np.append(np.minimum(signs * problem.cost, 0.0), -end)
     high = np.append(np.maximum(signs * problem.cost, 0.0), end)
@@ -10302,11 +10394,11 @@ def _by_clipped_pairs(problem, aims, alpha, m, gap):
     placed = np.empty(0, np.int64)
     points = np.append(np.arange(room) * n // room, n)
     target = min(0.1, 100.0 * aims.gap)
-    most = _CLIPPED_STEPS * n  # until margins are computed afresh, as single precision loses digits
+    most = _CLIPPED_STEPS * n  # then margins are computed again: single precision loses digits
     best = gap
     patience = _PATIENT_STEPS
     while True:
-        # 1. Steps on these points, and all margins
+        # 1. Make steps on these points, and compute all margins.
         if not np.isin(points, placed).all():
             rows = points[points < n]
             problem.place(rows, 0, H)
@@ -10318,7 +10410,7 @@ def _by_clipped_pairs(problem, aims, alpha, m, gap):
         given = (x[points], v[points], low[points], high[points])
         x[points], steps = _solve_by_clipped_pairs(Q, *given, target, most)
         problem.change(alpha, m, np.arange(n), np.abs(x[:n]))
-        # 2. Does it go on?
+        # 2. Decide whether to go on.
         gap = problem.gap(alpha, m)
         if gap <= aims.gap:
             return "again"
@@ -10326,7 +10418,7 @@ def _by_clipped_pairs(problem, aims, alpha, m, gap):
         if patience == 0 or (steps > most and gap > _CLOSER * best):
             return "next"
         best = min(best, gap)
-        # 3. The next goal, and the points
+        # 3. Choose the next target and the next points.
         v[:n] = signs * (1.0 - m)
         if np.subtract(*_ends_of_pairs(x, v, low, high)) <= 2.0 * target:
             target *= max(min(0.5 * aims.gap / gap, 0.5), 0.05)
@@ -10341,15 +10433,16 @@ def _by_clipped_pairs(problem, aims, alpha, m, gap):
 # 9.3 Newton steps on faces
 # ------------------------------------------------------------------------------------------------------
 #
-# "Faces" in section 3 has the steps on one face.  After a full step the worst violators of the working set enter the
-# face.
+# The part "Faces" of section 3 has the steps on one face.  After a full step the worst violators of the working set
+# enter the face.
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
 def _walk_faces(H, face, ridge, price, x, g, k, most, tol, eps):
-    """Minimize over a working set by about ``most`` changes of the face; return (k, changes), k = -1 for a witness.
+    """Minimize over a working set by about ``most`` changes of the face; return (k, changes).
 
-    A point of price below 0 may enter, the lowest first: all that are given so, and later some, by their gradient.
+    k is the number of points on the face, or -1 for a witness.  A point whose price is below 0 may enter the face, the
+    lowest price first.  At first these are all points that are given such a price; later the price is the gradient.
     """
     lengths, _, P, inside = face
     n = x.size
@@ -10383,7 +10476,7 @@ def _walk_faces(H, face, ridge, price, x, g, k, most, tol, eps):
                 g[i] += weight * row[i]
         for i in range(n):
             price[i] = 0.0 if inside[i] else g[i]
-        # As long as no point leaves the face, more enter at a time.
+        # As long as no point leaves the face, the batches grow.
         batch = 2 * batch if k == largest and batch < n else 1
         bar = _LEFT * price[np.argmin(price)]
         if not bar < 0.0 or changes >= most:
@@ -10395,8 +10488,8 @@ def _walk_faces(H, face, ridge, price, x, g, k, most, tol, eps):
 def _solve_on_faces(H, lengths, ridge, alpha, m, L, P, most, tol, eps):
     """Make about ``most`` changes of the face in a working set, until its gap is tol or a witness shows.
 
-    L is the Cholesky factor of H on the points P, which are on the face to begin with.  The other points of the support
-    enter first.  Return (new weights, L, P, changes, True for a witness of ||p||_G <= eps sqrt(s)).
+    L is the Cholesky factor of H on the points P, which are the face at the beginning.  The other points of the support
+    enter first.  Return (new weights, L, P, changes, is_witness), where a witness has ||p||_G <= eps sqrt(s).
     """
     size = lengths.size
     k = P.size
@@ -10411,15 +10504,17 @@ def _solve_on_faces(H, lengths, ridge, alpha, m, L, P, most, tol, eps):
     return x / lengths, L, P[: max(k, 0)], changes, k < 0
 
 
-# With a cost a point is at 0, at its cost, or on the face, in between.  Pair steps come first, and find most of that.
-# So faces of few points change a few times, and their equations are solved anew each time.
+# With a cost, the weight of a point is 0, its cost, or in between; then the point is on the face.  Pair steps run
+# first, and find most of the face.  So faces of few points change only a few times, and each time their equations are
+# solved from scratch.
 
 
 def _step_on_face(Q, v, x, low, high, excess):
-    """Return (x, True if the minimum on the face is reached): as far towards it as the bounds of x allow.
+    """Move x towards the minimum on the face, as far as its bounds allow; return (x, True if the minimum is reached).
 
-    With a free intercept the sum of x falls by ``excess``; else this is None.  Where Q is singular and v has a part
-    that Q does not reach, x moves along this part: there the objective has no minimum, and a bound comes first.
+    With a free intercept the sum of x falls by ``excess``; otherwise ``excess`` is None.  If Q is singular and v has a
+    part outside the range of Q, x moves along this part: the objective has no minimum there, and x moves until a bound
+    stops it.
     """
     k = v.size
     A = Q
@@ -10431,7 +10526,7 @@ def _step_on_face(Q, v, x, low, high, excess):
         A[k, k] = 0.0
         b = np.append(v, -excess)
         slope = np.abs(v - v.mean()).max()
-    rounding = 64.0 * _EPS * (1.0 + np.abs(x).sum())  # of v
+    rounding = 64.0 * _EPS * (1.0 + np.abs(x).sum())  # a bound on the rounding error of v
     least = 1e-9 * slope + rounding
     solution = _solution(A.copy(), b)
     if not np.abs(b - A @ solution).max() <= least:  # A is singular
@@ -10446,7 +10541,7 @@ def _step_on_face(Q, v, x, low, high, excess):
         room = np.where(move > 0.0, (high - x) / move, (low - x) / move)
     room[move == 0.0] = math.inf
     t = min(farthest, float(room.min()))
-    if t == math.inf:  # by rounding: all is flat
+    if t == math.inf:  # the move is 0 up to rounding
         return x, True
     moved = np.clip(x + t * move, low, high)
     moved = np.where(room <= t, np.where(move > 0.0, high, low), moved)
@@ -10454,7 +10549,7 @@ def _step_on_face(Q, v, x, low, high, excess):
 
 
 def _minimize_on_face(problem, alpha, m, points):
-    """Go towards the minimum on the face of these points, as far as bounds allow; return True if it is reached."""
+    """Go towards the minimum on the face of these points, as far as bounds allow; return True if this reaches it."""
     is_free = problem.free_labels is not None
     if points.size <= is_free:
         return True
@@ -10470,14 +10565,14 @@ def _minimize_on_face(problem, alpha, m, points):
 
 
 def _polish(problem, alpha, m):
-    """Go to the minimum on the face of the points between 0 and their cost, if these are few."""
+    """Go towards the minimum on the face of the points between 0 and their cost, if these points are few."""
     points = np.flatnonzero((alpha > 0.0) & (alpha < problem.cost))
     if points.size <= _FEW:
         _minimize_on_face(problem, alpha, m, points)
 
 
 def _by_clipped_faces(problem, aims, alpha, m, gap):
-    """Make Newton steps on faces of few points, which the worst violator enters at the minimum on each."""
+    """Make Newton steps on faces of few points; at the minimum on a face the worst violator enters it."""
     is_free = problem.free_labels is not None
     signs = problem.free_labels if is_free else np.ones(problem.n)
     is_inside = (alpha > 0.0) & (alpha < problem.cost)
@@ -10488,14 +10583,15 @@ def _by_clipped_faces(problem, aims, alpha, m, gap):
             return "next"
         is_lowest = _minimize_on_face(problem, alpha, m, points)
         is_inside[points] = (alpha[points] > 0.0) & (alpha[points] < problem.cost[points])
-        # 2. At its minimum the worst violator enters, or of an empty face with a free intercept the worst pair.
+        # 2. At the minimum on the face the worst violator enters.  If the intercept is free and the face is empty, the
+        #    worst pair enters.
         if not is_lowest:
             continue
         gap = problem.gap(alpha, m)
         if gap <= aims.gap:
             return "again"
         v = signs * (1.0 - m)
-        # x_i = y_i alpha_i rises as alpha_i rises where y_i = 1, and else as alpha_i falls.
+        # x_i = y_i alpha_i rises with alpha_i if y_i = 1, and falls as alpha_i rises if y_i = -1.
         rooms = [alpha < problem.cost, alpha > 0.0]
         rises = np.where(~is_inside & np.where(signs > 0.0, *rooms), v, -np.inf)
         falls = np.where(~is_inside & np.where(signs < 0.0, *rooms), v, np.inf)
@@ -10508,7 +10604,7 @@ def _by_clipped_faces(problem, aims, alpha, m, gap):
             )
         entering = i if rises[i] - bias >= bias - falls[j] else j
         if not max(rises[i] - bias, bias - falls[j]) > 0.0:
-            return "next"  # what is left is rounding
+            return "next"  # only rounding is left
         is_inside[entering] = True
         if is_free and np.count_nonzero(is_inside) == 1:
             is_inside[[i, j]] = True
@@ -10520,13 +10616,13 @@ def _by_clipped_faces(problem, aims, alpha, m, gap):
 # ------------------------------------------------------------------------------------------------------
 #
 # For the ridge r minimize ||w||^2 / 2 + sum_i max(0, 1 - <z_i, w>)^2 / (2 r_i) over w = sum_i v_i z_i.  At the minimum
-# v_i = alpha_i / s = max(0, 1 - <z_i, w>) / r_i.  A step solves equations in the coordinates of w where these are few,
-# and otherwise takes a few dozen products.  Pairs have a w for each class, and equations in all of them at once:
-# products read the rows of the points, and the equations of single classes precondition them.
+# v_i = alpha_i / s = max(0, 1 - <z_i, w>) / r_i.  A step solves equations in the coordinates of w if these are few, and
+# otherwise takes a few dozen products.  Pairs have a w for each class, and one system of equations for all classes:
+# products read the rows of the points, and the equations of single classes are the preconditioner.
 
 
 def _with_bias(rows, signs):
-    """Return (rows, penalty); a free intercept makes the bias a coordinate more, which has no part in ||w||^2."""
+    """Return (rows, penalty); a free intercept adds a coordinate for the bias, which is not part of ||w||^2."""
     penalty = np.ones(rows.shape[1])
     if signs is None:
         return rows, penalty
@@ -10534,12 +10630,12 @@ def _with_bias(rows, signs):
 
 
 def _newton_in_coordinates(rows, ridge, penalty, w, most=_MOST_NEWTON_STEPS, width=math.inf):
-    """Minimize sum_j penalty_j w_j^2 / 2 + sum_i loss_i(1 - <z_i, w>) over w, from this one on.
+    """Minimize sum_j penalty_j w_j^2 / 2 + sum_i loss_i(1 - <z_i, w>) over w, starting at the given w.
 
-    The loss of a slack x is 0 below 0, x^2 / (2 r_i) up to ``width``, and linear from there.  Return (w, weights,
-    steps), after ``most`` steps at the latest, where weights_i are the slopes of the losses.  Equations are solved for
-    columns scaled to length 1, so that the units of columns do not matter, and a multiple of the identity keeps them
-    definite.
+    The loss of a slack x is 0 below 0, x^2 / (2 r_i) up to ``width``, and linear from there on.  Return (w, weights,
+    steps) after at most ``most`` steps, where weights_i are the slopes of the losses.  The columns are scaled to length
+    1 in the equations, so that the units of columns do not matter.  A small multiple of the identity keeps the
+    equations definite.
     """
     m = _row_margins(rows, w)
     value = math.inf
@@ -10582,7 +10678,7 @@ def _newton_in_coordinates(rows, ridge, penalty, w, most=_MOST_NEWTON_STEPS, wid
 
 
 def _row_margins(rows, w):
-    """Return rows w, by one thread where the product is short."""
+    """Return rows @ w; one thread computes a short product."""
     return _table_product(w[None], rows)[0]
 
 
@@ -10595,7 +10691,7 @@ def _objective(m, norm2, ridge):
 def _duality_gap(v, m, ridge):
     """Return the objective of sum_i v_i z_i with the best slacks, less the dual objective of v, for v >= 0 and m = G v.
 
-    No term of it is negative.
+    No term of this sum is negative.
     """
     slacks = np.maximum(1.0 - m, 0.0)
     errors = slacks - ridge * v
@@ -10603,9 +10699,9 @@ def _duality_gap(v, m, ridge):
 
 
 def _preconditioned_conjugate_gradients(product, precondition, measure, b, residual, goal):
-    """Solve A b = c from b, whose residual is given, for ``product(v)`` = A v; return (b, residual).
+    """Solve A b = c, starting at a b whose residual is given; ``product(v)`` is A v.  Return (b, residual).
 
-    They end where a residual e, which ``precondition`` makes e', has ``measure(e, e')`` <= goal.
+    The iteration ends once the residual e has ``measure(e, precondition(e))`` <= goal.
     """
     image = precondition(residual)
     direction = image
@@ -10627,9 +10723,10 @@ def _preconditioned_conjugate_gradients(product, precondition, measure, b, resid
 def _newton_on_classes(G, ridge, w, tol, most, few):
     """Minimize ||w||^2 / 4 + sum_i max(0, 1 - m_i)^2 / (2 r_i) over the separators of the classes, for pairs of rows.
 
-    w has the separators one behind the other, as `Gram._lift` returns them, and m_i are the margins of the pairs.
-    Equations are solved by conjugate gradients, preconditioned by those of each class alone.  Return (weights, steps),
-    where weights_i = max(0, 1 - m_i) / r_i, once their relative gap is tol, or no more than ``few`` are above 0.
+    w has the separators one after another, as `Gram._lift` returns them, and m_i are the margins of the pairs.
+    Conjugate gradients solve the equations; the equations of each class alone are the preconditioner.  Return (weights,
+    steps), where weights_i = max(0, 1 - m_i) / r_i, once the relative gap of the weights is tol, or at most ``few`` of
+    them are above 0.
     """
     rows = G.store.K.coordinates()
     m = G._margins(w)
@@ -10674,7 +10771,7 @@ def _newton_on_classes(G, ridge, w, tol, most, few):
 
 
 def _blocks_of_classes(rows, shares):
-    """Return I + sum_i shares_ci x_i x_i' for each class c, (classes, d, d)."""
+    """Return the matrices I + sum_i shares_ci x_i x_i' of all classes c, (classes, d, d)."""
     d = rows.shape[1]
     blocks = np.empty((len(shares), d, d))
     for block, of_class in zip(blocks, shares, strict=True):
@@ -10686,14 +10783,14 @@ def _blocks_of_classes(rows, shares):
 
 
 def _by_newton_steps(problem, aims, alpha, m, gap):
-    """Make Newton steps in the coordinates of the separator, or of those of several classes."""
+    """Make Newton steps in the coordinates of the separator, or of the separators of several classes."""
     if problem.cost is not None:
         return _by_widths(problem, aims, alpha, m, gap)
     base = problem.base
     word = "again"
     if problem.is_of_pairs:
         w = base._lift(alpha / problem.scale)
-        # Equations get harder as slacks get fewer, and faces faster.
+        # With fewer slacks these equations become harder to solve, and faces become faster.
         few = 2 * _FEW
         weights, steps = _newton_on_classes(
             base, problem.ridge, w, aims.gap, _MOST_NEWTON_STEPS, few
@@ -10711,10 +10808,10 @@ def _by_newton_steps(problem, aims, alpha, m, gap):
 
 
 def _by_widths(problem, aims, alpha, m, gap):
-    """Make Newton steps for plain slacks: for losses of smaller and smaller ``width``, each from the minimum before.
+    """Make Newton steps for plain slacks: minimise losses of smaller and smaller ``width``, each from the last minimum.
 
     A point whose slack is below the width has a weight below its cost, so that the loss has the ridge width / C.  The
-    gap falls with the width, until the rounding of slacks shows, which the width divides.
+    gap falls with the width, until rounding shows: the rounding errors of slacks are divided by the width.
     """
     rows, penalty = _with_bias(problem.base.coordinates(), problem.free_labels)
     w = penalty * (alpha / problem.scale @ rows)
@@ -10746,11 +10843,12 @@ def _by_widths(problem, aims, alpha, m, gap):
 
 
 def _in_coordinates(problem, tol, result, callback):
-    """Return a result with the separator itself, by Newton steps in coordinates, or as it is if that proves no more.
+    """Return a result with the coordinates of the separator, which Newton steps find.
 
-    Where columns have different units no weights in double precision give the best separator, but its coordinates do.
-    A hard margin is the limit of soft ones with smaller and smaller ridges.  If w has the least margin 1, the weights
-    alpha of the points on the margin solve w = Z'alpha.
+    Return the given result if this proves no more.  If columns have different units, it may be that no weights in
+    double precision give the best separator; its coordinates may still do so.  A hard margin is the limit of soft
+    margins with smaller and smaller ridges.  If w has the least margin 1, the weights alpha of the points on the margin
+    solve w = Z'alpha.
     """
     G = problem.G
     K = _points_gram(G)
@@ -10758,13 +10856,13 @@ def _in_coordinates(problem, tol, result, callback):
     w = np.zeros(penalty.size)
     most = _LONGEST_SEARCH // (
         rows.size * w.size
-    )  # steps in all, each of which takes so many multiplications
+    )  # steps in all: their multiplications are limited
     ridges = [problem.ridge]
     if not problem.has_ridge:
         ridges = [np.full(G.n, problem.scale * 10.0**-k) for k in range(2, 32, 2)]
         separator, _, steps = _newton_in_coordinates(rows, ridges[-1], penalty, w, most)
         most -= steps
-        if not _separates(rows @ separator):  # although ||w|| has next to no weight
+        if not _separates(rows @ separator):  # although the slacks have nearly all the weight
             return result
     best = result._replace(trace=result.trace.copy())
     is_stopped = False
@@ -10785,7 +10883,7 @@ def _in_coordinates(problem, tol, result, callback):
             W = math.sqrt(2.0) * W.reshape(-1, K._width)
         if not W.any() or not all(p[side].any() for side in problem.sides):
             continue
-        # 2. What they prove
+        # 2. Certify them.
         bias = 0.0 if G.free_labels is None else float(w[-1])
         lower = _margin_of_coordinates(G, _margin_with_slacks(G), W, (bias,))[0]
         if lower > max(best.lower, 0.0):
@@ -10797,7 +10895,7 @@ def _in_coordinates(problem, tol, result, callback):
             best = best._replace(p=p, upper=upper)
         if _is_closed(best.lower, best.upper, tol) or most == 0:
             break
-        # 3. The callback, which may keep and change what it gets
+        # 3. Call the callback.  It gets a copy, because it may keep and change its argument.
         best.trace["lower"][-1] = best.lower
         best.trace["upper"][-1] = best.upper
         if callback is not None and _is_true(
@@ -10820,12 +10918,12 @@ def _in_coordinates(problem, tol, result, callback):
 
 
 def _separates(m):
-    """Return True if all margins are above 0; one far below the others, whose square is nothing, counts as 0."""
+    """Return True if all margins are above 0; a margin so far below the others that its square vanishes counts as 0."""
     return bool(m.min() > 1e-100 * m.max())
 
 
 def _takes_coordinates(problem, status):
-    """Return True if `_in_coordinates` can take G, at little cost if there probably is no margin."""
+    """Return True if `_in_coordinates` can take G; if there probably is no margin, only if its cost is small."""
     if problem.cost is not None or not _has_few_coordinates(problem.base):
         return False
     n = problem.n
@@ -10835,7 +10933,7 @@ def _takes_coordinates(problem, status):
 
 
 def _weights_of(rows, w):
-    """Return the weights alpha of rows with w = rows' alpha, by least squares in columns of length 1."""
+    """Return the alpha with w = rows' alpha, by least squares with columns scaled to length 1."""
     lengths = np.sqrt(np.einsum("ij,ij->j", rows, rows))
     lengths[lengths == 0.0] = 1.0
     return np.linalg.lstsq((rows / lengths).T, w / lengths, rcond=None)[0]
@@ -10845,26 +10943,28 @@ def _weights_of(rows, w):
 # 9.5 low rank
 # ------------------------------------------------------------------------------------------------------
 #
-# Newton steps by products; those of a kernel on demand are in single precision.  Of G a few features know most.  Some
-# points S have G_SS = Q e Q', and F = G_nS Q e^(-1/2) are the coordinates of all points in their span (Nystroem
-# features), so that F F' is near G.  The squares that this span misses, diag(G - F F'), are counted as a ridge:
+# Newton steps by products; the products with a kernel on demand are in single precision.  A few features approximate G
+# well.  Some points S have G_SS = Q e Q', and F = G_nS Q e^(-1/2) has the coordinates of all points in the span of S
+# (Nystroem features), so that F F' is near G.  The squared lengths outside this span, diag(G - F F'), count as a ridge:
 # R' = R + diag(G - F F').
 #
 # (1) Newton steps in these features minimize ||w||^2 / 2 + sum_i max(0, 1 - (F w)_i)^2 / (2 r'_i).  f = F w is a
 #     function of the whole space, with the norm ||w||.
-# (2) Its active points, A = {i : m_i < 1}, would have the weights b of (G_AA + R_A) b = 1.  Conjugate gradients solve
-#     this, preconditioned by F_A F_A' + R'_A, whose inverse takes the equations I + F_A' R'_A^-1 F_A of (1).
-# (3) b without its negative weights is the answer if its duality gap is small: the objective of its own f with the best
-#     slacks, less its dual objective.
-# (4) Else an exact line search goes from f towards sum_i b_i z_i.  Of f the margins and the norm are kept, not its
-#     weights: those of (1) are huge, of both signs.  Then (2) again, from the weights b.
+# (2) Let A = {i : m_i < 1} be the active points of f.  Conjugate gradients solve (G_AA + R_A) b = 1 for their weights
+#     b, with the preconditioner F_A F_A' + R'_A.  Its inverse needs only the equations I + F_A' R'_A^-1 F_A of (1).
+# (3) If b without its negative weights has a small duality gap, it is the answer.  The gap is the objective of the f of
+#     these weights with the best slacks, less their dual objective.
+# (4) Otherwise an exact line search goes from f towards sum_i b_i z_i, and (2) follows again, from the weights b.  Of f
+#     the margins and the norm are kept, and not the weights, because those of (1) are huge and of both signs.
 
 
 def _at_hand(problem, alpha, m):
-    """Return (points, G): the points that Newton steps change, and the base on them, None without room for it.
+    """Return (points, G): the points that Newton steps change, and the base on these points, or None if it is too
+    large.
 
-    A kernel that is evaluated on demand is kept as a matrix in single precision.  It has the points of the support and
-    those with slacks alone, if these are fewer than half, and of K alone the upper triangle, which products read.
+    A kernel that is evaluated on demand is kept as a matrix in single precision.  The matrix has only the points of the
+    support and those with slacks, if these are fewer than half of all points.  If there are no pairs, it has only the
+    upper triangle, which products read.
     """
     points = np.arange(problem.n)
     if not problem.is_on_demand:
@@ -10898,24 +10998,24 @@ def _at_hand(problem, alpha, m):
 
 
 def _nystroem_features(problem, points):
-    """Return (F, missed) on these k points: F, (k, rank), and diag(G - F F'), (k,), of the G that the solver reads.
+    """Return (F, missed) for these k points: the features F, (k, rank), and missed = diag(G - F F'), (k,).
 
-    The points S are drawn by a fixed seed.  With a free intercept the solver reads G from an origin o = Z'v, v being
-    `_Problem.origin`, and penalises the bias.  So row i loses y_i times F'v, the o of the features, and the bias is one
-    column more.  As v is 0 outside of the support alone, ``points`` must have all of the support among them, as those
-    of `_at_hand` do.
+    G is the one that the solver reads.  A fixed seed draws the points S. With a free intercept the solver reads G from
+    an origin o = Z'v, where v is `_Problem.origin`, and penalises the bias.  So y_i F'v is subtracted from row i of F,
+    where F'v is o in the features, and the bias is one more column.  v is not 0 on the support, so that ``points`` must
+    include all of the support, as the points of `_at_hand` do.
     """
     n = points.size
-    entries = min(problem.base._values.work, 0.5 * n * n)  # that a product reads
+    entries = min(problem.base._values.work, 0.5 * n * n)  # what a product reads
     few = math.ceil(_LANDMARKS * math.sqrt(2.0 * entries / n))
     size = min(n, few, max(1, _WRITTEN_DOWN // n))
-    # 1. The features of S, without those that have few digits
+    # 1. The features of S, without those whose eigenvalues have few correct digits
     S = points[np.sort(np.random.default_rng(0).choice(n, size, replace=False))]
     values, vectors = np.linalg.eigh(problem.base.block(S, S))
-    is_large = values > 1e-10 * values[-1]  # others have few digits
+    is_large = values > 1e-10 * values[-1]
     to_features = vectors[:, is_large] / np.sqrt(values[is_large])
     rank = np.count_nonzero(is_large)
-    # 2. Those of all points
+    # 2. The features of all points
     is_free = problem.free_labels is not None
     F = np.empty((n, rank + 1 if is_free else rank))
     for some in _slices(n, size):
@@ -10933,13 +11033,13 @@ def _nystroem_features(problem, points):
 
 
 class _LowRank:
-    """G as F F', with the ridge r', and the equations of its active points, which follow these.
+    """G approximated by F F', with the ridge r', and the equations of its active points.
 
     Attributes
     ----------
     F, ridge : the features, and r'
-    active : the active points as a mask
-    equations : I + F_A' R'_A^-1 F_A
+    active : a mask of the active points
+    equations : I + F_A' R'_A^-1 F_A, which `activate` updates
     """
 
     def __init__(self, F, ridge):
@@ -10959,7 +11059,10 @@ class _LowRank:
         self.active = active
 
     def scaled_equations(self):
-        """Return (lengths, equations): scaled by these on both sides, and definite where small ridges lose digits."""
+        """Return (lengths, equations): the equations are divided by the lengths on both sides.
+
+        A small multiple of the identity keeps them definite if small ridges lose digits.
+        """
         lengths = np.sqrt(np.maximum(self.equations.diagonal(), 1.0))
         equations = self.equations / np.outer(lengths, lengths)
         equations.flat[:: lengths.size + 1] += 4.0 * _EPS * lengths.size
@@ -11002,8 +11105,9 @@ class _LowRank:
 def _newton_on_active_points(product, ridge, low_rank, v, image, share):
     """Make the Newton steps (2) to (4) from the weights v with G v = ``image``, or from (1) if that is better.
 
-    ``product(rows, columns, v)`` multiplies by a block of G.  Return weights b >= 0 whose duality gap is at most this
-    share of the objective, and whose margins are positive; or the best that were found, once the gap ceases to fall.
+    ``product(rows, columns, v)`` multiplies by a block of G. Return weights b >= 0 whose duality gap is at most
+    ``share`` times the objective, and whose margins are positive.  If the gap stops falling before, return the best
+    weights found.
     """
     every = np.arange(ridge.size)
     # 1. f by its margins and its squared norm
@@ -11019,7 +11123,7 @@ def _newton_on_active_points(product, ridge, low_rank, v, image, share):
     aim = _ACTIVE_SHARE
     gaps = []
     for _ in range(_MOST_NEWTON_STEPS):
-        # 2. The weights of its active points, which start from those before
+        # 2. The weights of the active points; conjugate gradients start at the previous weights.
         active = m < 1.0
         inside = np.flatnonzero(active)
         outside = np.flatnonzero(~active)
@@ -11046,7 +11150,7 @@ def _newton_on_active_points(product, ridge, low_rank, v, image, share):
         image[inside] = 1.0 - residual - r * b
         if outside.size:
             image[outside] = product(outside, inside, b)
-        # 3. Are they optimal, without those below 0?
+        # 3. Without the negative weights, is the duality gap small enough?
         negative = np.flatnonzero(v < 0.0)
         weights = np.maximum(v, 0.0)
         of_weights = image
@@ -11073,7 +11177,7 @@ def _newton_on_active_points(product, ridge, low_rank, v, image, share):
 
 
 def _by_low_rank(problem, aims, alpha, m, gap):
-    """Make Newton steps by products, which a matrix of low rank preconditions."""
+    """Make Newton steps by products, with a preconditioner of low rank."""
     points, G = _at_hand(problem, alpha, m)
     if G is None:
         blocks = _SingleBlocks(problem.base, points)
@@ -11104,25 +11208,26 @@ def _by_low_rank(problem, aims, alpha, m, gap):
 # ------------------------------------------------------------------------------------------------------
 #
 # With a ridge r the minimum over v_i alone is at max(0, v_i - g_i / (G_ii + r_i)), where g_i = <z_i, w> + r_i v_i - 1
-# and w = sum_i v_i z_i; with a cost it is at most C_i.  A step reads the row z_i alone, where w is kept.  The penalty
-# of a free bias, which all points have in common, would make these steps slow if it were large.
+# and w = sum_i v_i z_i; with a cost it is at most C_i.  w is kept, so that a step reads only the row z_i.  A large
+# penalty of the free bias, which couples all points, would make these steps slow.
 #
-# The pairs of a point i have the entries K_ii (1 + [c = d]) / 2 of G among them.  So the minimum over all their weights
-# at once, v_ic = max(0, 1 - m_ic + K_ii (t + v_ic) / 2 - K_ii t' / 2) / (K_ii / 2 + r_ic), or with a cost at most that,
-# takes one number, the sum t' of the new weights, t being that of the old ones.  The margins m_ic are half the
-# differences of the scores of the classes at x_i.  Where K has rows, the separators of the classes are kept, and a step
-# reads the row x_i alone.  Else the scores of all points are kept, and a step reads row i of K.
+# The pairs of a point i have the entries K_ii (1 + [c = d]) / 2 of G among them.  Let t be the sum of the old weights
+# of these pairs, and t' the sum of the new ones.  The minimum over all these weights at once is v_ic = max(0, 1 -
+# m_ic + K_ii (t + v_ic) / 2 - K_ii t' / 2) / (K_ii / 2 + r_ic), or the cost if that is less.  So only the number t' is
+# unknown.  The margins m_ic are half the differences of the scores of the classes at x_i.  If K has rows, the
+# separators of the classes are kept, and a step reads only the row x_i.  Otherwise the scores of all points are kept,
+# and a step reads row i of K.
 
 
 @njit(cache=_CACHE)
 def _pass_over_rows(G, order, ridge, cost, diagonal, v, w, y, bias, penalty):
-    """Make a step on each of these points, in this order; w follows v, and bias[1] = penalty y'v.
+    """Make a step on each of these points, in this order; update w with v, and keep bias[1] = penalty y'v.
 
-    The bias is bias[0] + bias[1]; y is 0 where there is none.
+    The bias is bias[0] + bias[1]; without a free intercept y is 0.
     """
     dot = np.empty(1)
     move = np.empty(1)
-    own = w[: G.store.width]  # the coordinates without that of a constant
+    own = w[: G.store.width]  # the coordinates without the constant feature
     for i in order:
         _set_dots(G.store, own, dot, i)
         if G.constant != 0.0:
@@ -11143,8 +11248,8 @@ def _pass_over_rows(G, order, ridge, cost, diagonal, v, w, y, bias, penalty):
 def _step_on_point(right, half, inverses, cost, scores, v, moves):
     """Minimize over the weights v of one point, of class ``right`` and with K_ii / 2 = ``half``, each up to its cost.
 
-    ``scores`` are those of the classes at the point, ``inverses`` are 1 / (K_ii / 2 + r_ic), 0 for a pair that does not
-    exist.  ``moves`` becomes the change of the class weights.  Return True if there is one.
+    ``scores`` has the scores of the classes at the point.  ``inverses`` has 1 / (K_ii / 2 + r_ic), and 0 for a pair
+    that does not exist.  ``moves`` becomes the change of the class weights.  Return True if a weight has changed.
     """
     before = 0.0
     for c in range(v.size):
@@ -11152,9 +11257,10 @@ def _step_on_point(right, half, inverses, cost, scores, v, moves):
     for c in range(v.size):
         goal = 1.0 - 0.5 * (scores[right] - scores[c]) + half * (before + v[c])
         moves[c] = goal * inverses[c]
-    # The weights are moves_c - half inverses_c total, within their bounds, for the total that they add up to.  Their
-    # sum falls with the total.  Without a cost it is convex, so that Newton steps rise to the solution, once they are
-    # below.  With one they may leave the interval in which the solution is known to be: then its middle is next.
+    # The weights are moves_c - half inverses_c total, within their bounds, where the total is the sum of these weights.
+    # That sum falls as the total rises.  Without a cost it is convex in the total, so that Newton steps rise to the
+    # solution once they are below it.  With a cost a Newton step may leave the interval that is known to contain the
+    # solution: then the middle of the interval replaces the step.
     total = before
     low = 0.0
     high = np.inf
@@ -11192,7 +11298,7 @@ def _step_on_point(right, half, inverses, cost, scores, v, moves):
 
 @njit(cache=_CACHE)
 def _pass_over_points(K, labels, order, halves, inverses, cost, v, scores):
-    """Make `_step_on_point` on these points, in this order; the scores, (classes, points), follow.
+    """Make `_step_on_point` on these points, in this order; update the scores, (classes, points).
 
     v, ``inverses`` and ``cost`` are tables (points, classes).
     """
@@ -11210,7 +11316,7 @@ def _pass_over_points(K, labels, order, halves, inverses, cost, v, scores):
 
 @njit(cache=_CACHE, fastmath=_FAST)
 def _pass_over_rows_of_points(K, labels, order, halves, inverses, cost, v, W):
-    """Do as `_pass_over_points` by the rows of K; the separators, the columns of W, follow."""
+    """Make the steps of `_pass_over_points` with the rows of K; update the separators, the columns of W."""
     classes = v.shape[1]
     scores = np.empty(classes)
     moves = np.empty(classes)
@@ -11240,10 +11346,10 @@ def _pass_over_rows_of_points(K, labels, order, halves, inverses, cost, v, W):
 def _entries_among(K, points, known_points, known):
     """Return the entries of a representation K among some points, (k, k), in double precision.
 
-    ``known`` has those among other points, ``known_points``, which are not evaluated again.  Both lists ascend.
+    ``known`` has the entries among ``known_points``, which are not evaluated again.  Both lists of points ascend.
     """
     if isinstance(K.store, _Matrix) and points.size == len(K):
-        return np.asarray(K.dense(), np.float64)  # without a copy, if it is the stored one
+        return np.asarray(K.dense(), np.float64)  # no copy of a matrix in double precision
     is_known = np.isin(points, known_points)
     old = np.flatnonzero(is_known)
     new = np.flatnonzero(~is_known)
@@ -11258,7 +11364,7 @@ def _entries_among(K, points, known_points, known):
 
 
 def _class_table(v, labels):
-    """Return the class weights, (classes, points), of a table v of pairs, (points, classes)."""
+    """Return the class weights, (classes, points), of the table v, (points, classes), of weights of pairs."""
     T = -v.T
     T[labels, np.arange(labels.size)] += v.sum(axis=1)
     return T
@@ -11267,8 +11373,8 @@ def _class_table(v, labels):
 def _by_rows(problem, v):
     """Return the function ``run(active, v)`` that makes steps on one weight after another, in random order.
 
-    With a free intercept the steps penalise y'v, and after each pass the bias takes what they had to pay: that is the
-    method of multipliers.  It begins with the best bias of v.
+    With a free intercept this is the method of multipliers: the steps penalise y'v, and after each pass the bias takes
+    over the derivative of this penalty.  The bias begins with the best one for v.
     """
     base = problem.base
     rows = base.arrays
@@ -11296,11 +11402,11 @@ def _by_rows(problem, v):
 
 
 def _tables_of_pairs(problem):
-    """Return K_ii / 2 + r_ic and the costs of pairs, (points, classes); where there is no pair infinity and 0."""
+    """Return the tables, (points, classes), of K_ii / 2 + r_ic and of the costs; without a pair they are inf and 0."""
     base = problem.base.store
     pairs = (base.point, base.wrong)
     curvatures = np.full((base.n_points, base.n_classes), np.inf)
-    # Where a point is 0, and has no ridge, its weights are as large as they may be.
+    # If a point is 0 and has no ridge, this floor makes its weights as large as they may be.
     halves = np.maximum(0.5 * base.K.diagonal(), 1e-30 * problem.scale)
     curvatures[pairs] = halves[base.point] + problem.ridge
     cost = np.zeros(curvatures.shape)
@@ -11309,7 +11415,7 @@ def _tables_of_pairs(problem):
 
 
 def _by_rows_of_points(problem, v):
-    """Do as `_by_rows`, on all weights of one point of pairs at a time."""
+    """Return a function as `_by_rows` does, whose steps are on all weights of one point of pairs at a time."""
     base = problem.base.store
     rows = base.K.arrays
     pairs = (base.point, base.wrong)
@@ -11333,7 +11439,10 @@ def _by_rows_of_points(problem, v):
 
 
 def _by_entries(problem, v):
-    """Do as `_by_rows_of_points`, by entries among the active points, over which more passes cost little."""
+    """Return a function as `_by_rows_of_points` does, whose steps read the entries of K among the active points.
+
+    These entries are stored, so that it makes twice as many passes.
+    """
     base = problem.base.store
     pairs = (base.point, base.wrong)
     curvatures, cost = _tables_of_pairs(problem)
@@ -11373,11 +11482,11 @@ _DESCENTS = {"rows": _by_rows, "rows of points": _by_rows_of_points, "entries": 
 
 
 def _by_descent(problem, aims, alpha, m, gap):
-    """Make turns of steps over the active points, in random order; the errors of a turn end with a fresh product."""
+    """Make turns of steps over the active points, in random order; a fresh product ends each turn and its errors."""
     start = alpha.copy()
     v = alpha / problem.scale
     run = _DESCENTS[problem.descent](problem, v)
-    odds = []  # the difference of the two bounds over the lower one, after each turn
+    odds = []  # (upper - lower) / lower after each turn
     for _ in range(_TURNS):
         # 1. Steps
         active = (v > 0.0) | (m < 1.0)
@@ -11385,7 +11494,7 @@ def _by_descent(problem, aims, alpha, m, gap):
         if not 0.0 < v.sum() < math.inf:
             return "next"
         problem.reads[0] += _PASSES * problem.n * np.count_nonzero(active)
-        # 2. The margins with half of the weight in each class, and with the best bias
+        # 2. Compute the margins, with half of the weight in each class and with the best bias if the intercept is free.
         alpha[:] = v * problem.scale
         if problem.free_labels is not None and all(alpha[side].any() for side in problem.sides):
             total = alpha.sum()
@@ -11398,14 +11507,15 @@ def _by_descent(problem, aims, alpha, m, gap):
         if gap <= aims.gap:
             return "again"
         odds.append(gap / (1.0 - gap) if gap < 1.0 else math.inf)
-    # 3. Does the rate of its fall promise an end?  Far from it the ratio of the two bounds falls, while the gap is 1.
+    # 3. Would this rate of convergence close the gap soon?  Far from the solution the gap stays near 1 while
+    #    upper / lower falls, so that the rate is that of the odds.
     half = _TURNS // 2
     if min(odds) < math.inf:
         rate = (min(odds) / min(odds[:half])) ** (1.0 / half)
         if min(odds) * rate ** (_ITERATIONS_LEFT * _TURNS) <= aims.gap:
             return "again"
     if not problem.is_soft and problem.cost is None:
-        # A support of all points, as there is on the way, is too large for what follows.
+        # On the way the support may be all points, which is too large for the methods that follow.
         alpha[:] = start
     return "next"
 
@@ -11416,15 +11526,16 @@ def _by_descent(problem, aims, alpha, m, gap):
 
 
 def _violations(alpha, m, lengths):
-    """Return max(-g, min(g, x)), and -g where x = 0, so that points without a violation are in order, too."""
+    """Return max(-g, min(g, x)), or -g if x = 0, which also orders the points that do not violate."""
     g = (m - 1.0) / lengths
     return np.where(alpha > 0.0, np.maximum(-g, np.minimum(g, alpha * lengths)), -g)
 
 
 def _with_violators(problem, points, placed, H, m, divisor, below, largest):
-    """Add the points of smallest m_i < below to points and H, of which the first ones are placed; return both.
+    """Add the points of smallest m_i < below to points and H, and return both; H has the first ``placed`` points
+    already.
 
-    At a time they are at most 1 / divisor of the set, or `_FEWEST_VIOLATORS` if that is more.  The set has at most
+    At most 1 / divisor of the set joins at a time, or `_FEWEST_VIOLATORS` if that is more.  The set has at most
     ``largest`` points.
     """
     most = min(max(_FEWEST_VIOLATORS, points.size // divisor), max(0, largest - points.size))
@@ -11443,9 +11554,10 @@ def _with_violators(problem, points, placed, H, m, divisor, below, largest):
 def _first_working_set(problem, alpha, m, H, largest):
     """Return (points, H): all points if they are few, else the support and points of least margin.
 
-    These are half as many, or `_FEWEST_VIOLATORS` if that is more.  A support of a point a side says nothing yet: as
-    many of all points are added to it.  Where the support is too large for a set of ``largest`` points, those that
-    violate optimality most are taken in its place.  H is widened where it has too few rows.
+    The points of least margin are half as many as the support, or `_FEWEST_VIOLATORS` if that is more.  A support of
+    one point per side says nothing about the solution yet, and some points drawn evenly from all points join it.  If
+    the support is too large for a set of ``largest`` points, the worst violators replace it.  H grows if it has too few
+    rows.
     """
     if problem.n <= _FEW:
         every = np.arange(problem.n)
@@ -11464,21 +11576,21 @@ def _first_working_set(problem, alpha, m, H, largest):
 def _by_pairs(problem, aims, alpha, m, gap):
     """Make pair steps on a working set that takes in violators until none is left.
 
-    Of a support that is too large for the set, weights outside stay as they are.
+    If the support is too large for the set, the weights outside the set do not change.
     """
-    # The system gives memory to rows as they are written.  A few more columns keep rows from being powers of 2 apart,
-    # which caches hold badly.
+    # The system allocates rows only as they are written.  The extra columns keep the distance of rows from being a
+    # power of 2, which is bad for caches.
     room = min(problem.n, _LARGEST_SET)
     H = np.empty((room, room + 16), np.float32)
     points, H = _first_working_set(problem, alpha, m, H, _LARGEST_SET)
-    is_complete = False  # True if no point outside is a violator
+    is_complete = False  # True if no point outside the set is a violator
     slow_turns = 0
     best = gap
     points_left = _SWEEPS * problem.n
     while True:
         # 1. Solve on the working set, and bring all margins up to date.
         size = points.size
-        # A factor for faces costs size / 3 steps for each point.  So pair steps may take a twentieth of that.
+        # A factor for faces costs as much as size / 3 steps per point.  Pair steps may take a twentieth of that.
         most = max(_STEPS_PER_POINT, size // 64) * size
         aim = max(aims.set_gap, _LEFT * gap)
         ridge = problem.ridge[points] / problem.scale
@@ -11490,7 +11602,7 @@ def _by_pairs(problem, aims, alpha, m, gap):
         gap = problem.gap(alpha, m)
         if gap <= aims.gap or aims.are_met_by_witness(problem, alpha, m):
             return "again"
-        # 2. The worst violators join, or where there is no room for more they make another set.
+        # 2. The worst violators join the set.  If the set has no room for them, they make another set.
         support = np.count_nonzero(alpha)
         if support > _FULL * _LARGEST_SET or size >= _LARGEST_SET:
             if problem.takes_products:
@@ -11511,22 +11623,22 @@ def _by_pairs(problem, aims, alpha, m, gap):
 
 
 def _by_faces(problem, aims, alpha, m, gap, largest):
-    """Make Newton steps on faces, of at most ``largest`` points, of a working set that takes in violators.
+    """Make Newton steps on faces of at most ``largest`` points, in a working set that takes in violators.
 
-    The Cholesky factor L of the face P goes on from one working set to the next.
+    The next working set takes over the Cholesky factor L of the face P.
     """
     largest_set = int(_LARGEST_FACE / _FULL)
     points, H = _first_working_set(problem, alpha, m, np.empty((0, 0)), largest_set)
     L = np.empty((0, 0))
     P = np.empty(0, np.int64)
     norm = math.inf
-    is_refused = False  # True once the product has refused a witness
+    is_refused = False  # True once a product has refused a witness
     work = 0
     while True:
         # 1. Solve on the working set, and bring all margins up to date.
         size = points.size
         most = _STEPS_PER_POINT * size
-        # Below this norm the factor takes all for witnesses; the product can tell.
+        # Below this norm the factor takes all weights for witnesses.  Only a product can tell.
         eps = aims.eps if is_refused else max(aims.eps, math.sqrt(size * _UNIT))
         ridge = problem.ridge[points] / problem.scale
         given = (H, problem.lengths[points], ridge, alpha[points], m[points])
@@ -11536,10 +11648,10 @@ def _by_faces(problem, aims, alpha, m, gap, largest):
         previous = (alpha.copy(), m.copy(), norm)
         norm = problem.change(alpha, m, points, weights)
         gap = problem.gap(alpha, m)
-        # 2. Stop at a witness.  One that the product refuses is undone.
+        # 2. Stop at a witness.  Undo the step if the product refuses the witness.
         reach = problem.reach(alpha) / alpha.sum()
         is_slow = steps >= most and norm > _GAINED * previous[2]
-        # The factor cannot tell such a norm from 0.
+        # The factor cannot distinguish a norm below this from 0.
         if is_slow and norm * norm <= 64.0 * size * _EPS * reach * reach:
             return "next"
         if norm <= aims.eps * reach or (is_witness and is_refused):
@@ -11549,7 +11661,7 @@ def _by_faces(problem, aims, alpha, m, gap, largest):
             is_refused = True
             alpha[:], m[:], norm = previous
             continue
-        # 3. Stop at the goal, or where more steps are of no use here.
+        # 3. Stop at the goal, or if more steps on this set would not help.
         if gap <= aims.gap:
             if problem.free_labels is not None:
                 _balance(problem, alpha, points[P], P, H, L, aims.gap)
@@ -11566,10 +11678,10 @@ def _by_faces(problem, aims, alpha, m, gap, largest):
 
 
 def _balance(problem, alpha, points, P, H, L, tol):
-    """Go to the minimum on a face among the weights with y'alpha = 0, unless that has weights below 0.
+    """Go to the minimum on a face among the weights with y'alpha = 0, unless it has weights below 0.
 
-    There the penalty of the bias is 0, so that no better origin changes the minimum.  ``points`` are those on the face,
-    at the places P of the working set whose H has the Cholesky factor L on them.
+    At this minimum the penalty of the bias is 0, so that a better origin would not change it.  ``points`` are the
+    points on the face.  They have the indices P in the working set, and L is the Cholesky factor of H on them.
     """
     lengths = problem.lengths[points]
     a = problem.free_labels[points] / lengths
@@ -11579,15 +11691,15 @@ def _balance(problem, alpha, points, P, H, L, tol):
     _solve(L, P.size, flat)
     bias = (a @ x) / (a @ flat)
     x -= bias * flat
-    # Where points depend on others the factor is that of another matrix.
+    # If points depend linearly on others, the factor is that of another matrix.
     residual = (H[np.ix_(P, P)] @ x - 1.0 / lengths + bias * a) * lengths
     if np.abs(residual).max() <= tol and x.min() >= 0.0:
         alpha[points] = x / lengths
 
 
 def _refine(problem, alpha, m, points, L):
-    """Make Newton steps on a face by products in twice the working precision, if G has them, while they help."""
-    # A class with access "products" need not know how to restrict itself to the points of a face.
+    """Make Newton steps on a face with products in twice the working precision, if G has them, while they help."""
+    # A representation with access "products" may have no way to restrict itself to the points of a face.
     if not problem.has_precise_products or problem.G._values.access == "products":
         return
     if (
@@ -11622,8 +11734,8 @@ def _refine(problem, alpha, m, points, L):
 class _Method(NamedTuple):
     """A method of the solver.
 
-    name : what section 9 calls it
-    takes : ``takes(problem, support)`` tells if it takes a problem whose weights have so large a support
+    name : the name that section 9 gives the method
+    takes : ``takes(problem, support)`` returns True if the method takes a problem whose weights have this support size
     run : ``run(problem, aims, alpha, m, gap)`` changes alpha, which has this gap, and returns "again" or "next"
     """
 
@@ -11633,9 +11745,10 @@ class _Method(NamedTuple):
 
 
 def _starts_on_faces(problem, support):
-    """Return True for few points; and for a hard margin of a small support so far, where pair steps cost more.
+    """Return True for few points, and for a hard margin whose support is small so far if pair steps would cost more.
 
-    They do where entries are evaluated, and where they leave the origin of a free intercept to the next iteration.
+    Pair steps cost more if entries are evaluated, or if the intercept is free: they leave its origin to the next
+    iteration.
     """
     costs_more = problem.G._values.access != "stored" or problem.free_labels is not None
     is_first = not problem.is_soft and costs_more and support <= _FEW
@@ -11644,7 +11757,10 @@ def _starts_on_faces(problem, support):
 
 
 def _takes_pairs(problem, support):
-    """Return True without a cost, for many points, unless Newton steps are cheaper: in coordinates, or beyond sets."""
+    """Return True for many points without a cost, unless Newton steps are cheaper.
+
+    Newton steps are cheaper in coordinates, and if the support is too large for a working set.
+    """
     is_beyond_sets = problem.takes_products and support > _FULL * _LARGEST_SET
     has_cost = problem.cost is not None
     return not (has_cost or problem.n <= _FEW or problem.is_in_coordinates or is_beyond_sets)
@@ -11671,7 +11787,7 @@ _METHODS = (
 
 
 def _next_place(problem, alpha, place):
-    """Return the place of the first method from this one on that takes the problem, or the end of the list."""
+    """Return the index of the first method, from ``place`` on, that takes the problem, or the length of the list."""
     support = np.count_nonzero(alpha)
     while place < len(_METHODS) and not _METHODS[place].takes(problem, support):
         place += 1
@@ -11679,13 +11795,14 @@ def _next_place(problem, alpha, place):
 
 
 def _are_zero(G, points):
-    """Return True if a few points are 0, as far as entries tell; where a square is 0 by underflow alone it is False."""
+    """Return True if some points are 0 as far as entries tell; if only underflow makes a square 0, return False."""
     rows = G.coordinates(points) if G._has_rows else G.block(points, np.arange(G.n))
     return not rows.any()
 
 
 def _proof_of_no_margin(problem, eps, p):
-    """Return the upper end at which the witness p counts as a proof, 0 where p is none, or one by rounding alone."""
+    """Return the upper end at which the witness p counts as a proof; 0 if p is no witness, or may be one by
+    rounding."""
     support = np.flatnonzero(p)
     is_hard = not problem.ridge[support].any()
     if support.size <= len(problem.sides) and is_hard and _are_zero(problem.base, support):
@@ -11693,35 +11810,35 @@ def _proof_of_no_margin(problem, eps, p):
     bound = eps * problem.reach(p) * math.sqrt(problem.scale)
     v, norm2, _ = problem.last
     if norm2 > (1.001 * bound * v.sum()) ** 2:
-        return 0.0  # p is no witness, which the last product shows
+        return 0.0  # the last product shows that p is no witness
     rounding = problem.G._measured(_unit_range(p), precise=True)[2]
     least = 2.0 * (math.sqrt(rounding.square) + rounding.length)
     return bound if eps > least else 0.0
 
 
 def _exact_loop(G, k, until, alpha, m, place, reads, problem, aims):
-    """Run one method of the list in every iteration: the loop that the driver is given.
+    """Run one method of the list in every iteration; this is the loop that `max_margin` gives to the driver.
 
-    Arrays of one entry: ``place``, that of the method of the next iteration, and ``reads``, that of the problem, which
-    the driver keeps in the state.
+    ``place`` and ``reads`` are arrays of one entry: the index of the method of the next iteration, and the `reads` of
+    the problem, which the driver keeps in the state.
     """
     while k < until and place[0] < len(_METHODS):
         if aims.are_met_by_witness(problem, alpha, m):
             break
         k += 1
-        # 1. Begin with the best multiple of the weights, and with the best origin if the intercept is free.
+        # 1. Begin with the best multiple of the weights, and with a new origin if the intercept is free.
         start = alpha.copy()
         gap = problem.gap(alpha, m)
         problem.begin(alpha, m)
         norm = problem.rescale(alpha, m)
-        # 2. Run the method, and take a fresh product, by which the driver certifies.
+        # 2. Run the method, and take a fresh product, with which the driver certifies.
         word = _METHODS[place[0]].run(problem, aims.after(gap), alpha, m, gap)
         if problem.cost is not None:
             _polish(problem, alpha, m)
         if not all(alpha[side].any() for side in problem.sides):  # by rounding
             alpha[:] = start
         problem.finish(alpha, m)
-        # 3. Does the method go on?  A gap above 1 has no lower end that could have risen.
+        # 3. Decide whether the method goes on.  If the gap is above 1, lower is below 0, and its rise does not count.
         new_gap = problem.gap(alpha, m)
         has_gained = (
             new_gap < _GAINED * gap
@@ -11745,95 +11862,99 @@ def max_margin(
     """Find the maximum margin to any tolerance: the algorithm to try first.
 
     alpha = p is the point of the simplex with the least ||p||_G: at the optimum the primal and the dual point coincide.
-    An iteration minimizes alpha' G alpha / 2 - sum_i alpha_i over alpha >= 0 by one method.  The next iteration goes on
-    with it as long as that helps.  Else the next method of this list follows that takes G:
+    An iteration minimizes alpha' G alpha / 2 - sum_i alpha_i over alpha >= 0 by one method.  The next iteration uses
+    the same method as long as that helps.  Then the next method of this list that takes G follows:
 
-    (1) Descent: steps on one weight after another, in random order, over rows with slacks; over pairs, with slacks or
-        where they are more than 20,000, on all weights of a point at once; of three classes by a kernel with a cost
-        (4) is faster.  A free bias follows by the method of multipliers.  Tables of at most 256 coordinates are left
-        to (2).
-    (2) Newton steps in the coordinates of the separator, where every point has slacks and coordinates are fewer than
-        3,000 and than points.  Over pairs the equations of each class alone precondition those of all.  Plain slacks
-        are the limit of a loss that is quadratic up to a smaller and smaller width.
-    (3) Newton steps on the faces of a working set, the support and points of least margin: for at most 256 points, and
-        for a hard margin whose entries are evaluated or whose intercept is free, up to that support.
-    (4) Pair steps on a working set, in single precision, corrected in double.
-    (5) Newton steps by conjugate gradients, which a matrix of low rank preconditions, where there is a ridge; before
-        (4) where no working set holds the support.
+    (1) Descent: steps on one weight after another, in random order, if G has rows and slacks.  Over pairs a step
+        changes all weights of a point, if there are slacks or more than 20,000 pairs.  The method of multipliers
+        adjusts a free
+        bias.  Rows of at most 256 coordinates are left to (2), and three classes with a kernel and a cost to (4), which
+        is faster.
+    (2) Newton steps in the coordinates of the separator, if every point has slacks and there are fewer than 3,000
+        coordinates, and fewer coordinates than points.  Over pairs the equations of each class alone are the
+        preconditioner.  Plain slacks are the limit of a loss that is quadratic up to a smaller and smaller width.
+    (3) Newton steps on the faces of a working set, which has the support and points of least margin: for at most 256
+        points, and, while the support is that small, for a hard margin whose entries are evaluated or whose intercept
+        is free.
+    (4) Pair steps on a working set, in single precision, corrected in double precision.
+    (5) Newton steps by conjugate gradients with a preconditioner of low rank, if every point has a ridge.  They run
+        before (4) if no working set can hold the support.
     (6) Newton steps on faces of at most 6,000 points.
 
-    With a cost the list is (1), (2), (4) on the points that may move, 5,000 at first, and (6) for at most 256 weights
-    between 0 and their cost; over pairs of classes (2) takes at most 256 coordinates of all classes.
+    With a cost the list has (1), then (2), then (4) on the points that may move, 5,000 at first, and then (6) for at
+    most 256 weights between 0 and their cost.  Over pairs (2) then takes at most 256 coordinates, counted over all
+    classes.
 
     Parameters
     ----------
     G : array, shape (n, n), or Gram
-        Signed Gram matrix: `gram` where n^2 entries fit into memory, `lazy_gram` for more points; for the linear kernel
-        `features`, which reaches the least tol.
+        Signed Gram matrix: from `gram` if n^2 entries fit into memory, and from `lazy_gram` for more points.  For the
+        linear kernel use `features`, which reaches the smallest tol.
     max_iter : int
         Largest number of iterations in this call.
     tol : float
-        Stop as "certified" at upper - lower <= tol * upper.
+        The run stops as "certified" once upper - lower <= tol * upper.
     start : Result or array, optional
-        Where to go on, see `RunOptions`, or what to begin with, see the Notes.
+        A Result to go on from, see `RunOptions`, or weights to begin with, see the Notes.
     **options : trace_at, keep_iterates, callback; see `RunOptions`
 
     See Also
     --------
-    MaxMarginClassifier : fits points and labels, with a soft margin by C
-    subspace_perceptron, momentum : take fewer products, for a rough margin
-    separator_margin : compares a separator of your own with the upper end
+    MaxMarginClassifier : Fits points and labels, with a soft margin by default.
+    subspace_perceptron, momentum : Take fewer products if a rough margin is enough.
+    separator_margin : Certifies the margin of a separator that you have.
 
     Notes
     -----
-    *How a run ends.*  With s = max_i G_ii, of G without its ridge:
+    *How a run ends.*  Let s = max_i G_ii, where G is without its ridge.
 
     - "certified": upper - lower <= tol * upper.
-    - "infeasible": p proves that there is no margin above 1e-9 sum_i p_i sqrt(G_ii), with features.
-    - "rounding": neither can be proved.  With features tol is out of reach below about 1e-16 s / rho^2.  With a matrix,
-      or a kernel on demand, it is below 1e-15 s / rho^2.  The entries of these are rounded, which may hide margins
-      below 2e-8 sum_i p_i sqrt(G_ii): so no data but rows of zeros are infeasible there, and the same points may have a
-      small margin with features.
+    - "infeasible": p proves that there is no margin above 1e-9 sum_i p_i sqrt(G_ii).  Only features allow this proof,
+      except for points that are 0.
+    - "rounding": neither can be proved.  With features a tol below about 1e-16 s / rho^2 is out of reach.  With a
+      matrix or a kernel on demand a tol below 1e-15 s / rho^2 is.  The entries of these are rounded, which may hide
+      margins below 2e-8 sum_i p_i sqrt(G_ii): the same points may have a small margin with features.
 
-    *Unlike columns.*  Where the run would end as "rounding" or "infeasible", and the rows have fewer than 3,000
-    coordinates, Newton steps look for the separator itself.  Its coordinates are certified where no weights are: they
-    are the `Result.separator`.  A step takes n d^2 multiplications, a search often 100 to 400 steps, and it ends after
-    2e9 multiplications, about a second.  The callback is called between its ridges.
+    *Columns of different units.* If the run would end as "rounding" or "infeasible", and the rows have fewer than 3,000
+    coordinates, Newton steps search for the coordinates of the separator.  If they prove more than weights do, they are
+    the `Result.separator`.  A step takes n d^2 multiplications, and a search often takes 100 to 400 steps.  It ends
+    after 2e9 multiplications, about a second.  The search calls the callback once for every ridge.
 
     *Noisy labels* leave a large support.  With a ridge, which is a soft margin, such problems take a few iterations.
-    Without one, a support of more than 15,000 points is left to pair steps, on sets of 6,000 to 20,000 points.  After
-    20 s a UserWarning names what takes less time.
+    Without a ridge, a support of more than 15,000 points is left to pair steps, on sets of 6,000 to 20,000 points.
+    After 20 s a UserWarning says how to shorten the run.
 
     *With a ridge* the interval has the best slacks of alpha, as `certificate` says, so that (1), (2) and (5) need half
     the digits.
 
-    *With a cost* alpha is in the scale of a support vector machine, 0 <= alpha_i <= C_i: up to tol, y_i alpha_i and
-    ``bias`` are what `sklearn.svm.SVC` has as ``dual_coef_`` and ``intercept_``.  Iterates that are kept have the sum
-    1.  There is a margin for all points, so that no run ends as "infeasible".
+    *With a cost* alpha has the scale of a support vector machine, 0 <= alpha_i <= C_i: up to tol, y_i alpha_i and
+    ``bias`` are the ``dual_coef_`` and ``intercept_`` of `sklearn.svm.SVC`.  The iterates that keep_iterates keeps have
+    the sum 1.  With a cost there always is a margin, so that no run ends as "infeasible".
 
-    *Weights as start.*  The run is a new one that begins with these n weights of at least 0, such as the alpha of as
-    many points at another ridge.
+    *Weights as start.*  If ``start`` is an array of n weights of at least 0, a new run begins with these weights.  They
+    may be the alpha of the same points at another ridge.
 
-    *Trace.*  ``products`` counts entries of G read / n^2.
+    *Trace.*  ``products`` is the number of entries of G that were read, divided by n^2.
 
-    *Free intercept.*  Every iteration reads G from an origin on the plane found before, and penalises the bias from
-    there.  With a ridge an iteration that is solved divides what is left of y'p by 21 or more, once the support and the
-    origin have settled; proof: "The origin of a free intercept" in figures/THEOREMS.md.
+    *Free intercept.* Every iteration reads G from an origin on the last plane, and penalises the bias from there.  With
+    a ridge, an iteration that is solved exactly divides what is left of y'p by 21 or more, once the support and the
+    origin have settled (Lemma 2, "The origin of a free intercept", in figures/THEOREMS.md).
 
-    *Memory beyond G.*  A square of the working set in single precision, of 20,000 points at most: 1.6 GB; then two
-    squares of the support in double precision, of 8,000 points at most: 1 GB.  Columns of a G evaluated on demand take
-    0.25 GB.  Of a kernel evaluated on demand (5) keeps a matrix in single precision of the points that have slacks, 1.6
-    GB for 20,000 of them; for more it evaluates the kernel in every product.  Features of the points, or rows of sparse
-    points and of pairs that (2) writes down, take up to 0.5 GB.
+    *Memory beyond G.*  The matrix of a working set in single precision has at most 20,000 points and takes 1.6 GB.  Two
+    matrices of the support in double precision, which replace it, have at most 8,000 points and take 1 GB.  Columns of
+    a G evaluated on demand take 0.25 GB.  For a kernel evaluated on demand (5) keeps the matrix of the points that have
+    slacks in single precision, 1.6 GB for 20,000 points; for more points it evaluates the kernel in every product.  The
+    features of (5), and the rows that (2) writes out of sparse points and of pairs, take up to 0.5 GB.
 
     References
     ----------
     The second-order choice of pairs: R.-E. Fan, P.-H. Chen, C.-J. Lin, JMLR 6, 2005; steps on a face with a ratio test:
-    P. Wolfe, Mathematical Programming 11, 1976; their factor: P. Gill, G. Golub, W. Murray, M. Saunders, Mathematics of
-    Computation 28, 1974; (2) and (5): O. Mangasarian, Optimization Methods and Software 17, 2002; O. Chapelle, Neural
-    Computation 19, 2007; the low rank: C. Williams, M. Seeger, NIPS 2000; as a preconditioner: A. Rudi, L. Carratino,
-    L. Rosasco, NIPS 2017; (1): C.-J. Hsieh, K.-W. Chang, C.-J. Lin, S. Keerthi, S. Sundararajan, ICML 2008; over pairs:
-    S. Keerthi, S. Sundararajan, K.-W. Chang, C.-J. Hsieh, C.-J. Lin, KDD 2008.
+    P. Wolfe, Mathematical Programming 11, 1976; the factor of these steps: P. Gill, G. Golub, W. Murray, M. Saunders,
+    Mathematics of Computation 28, 1974; (2) and (5): O. Mangasarian, Optimization Methods and Software 17, 2002;
+    O. Chapelle, Neural Computation 19, 2007; the low rank: C. Williams, M. Seeger, NIPS 2000; the low rank as a
+    preconditioner: A. Rudi, L. Carratino, L. Rosasco, NIPS 2017; (1): C.-J. Hsieh, K.-W. Chang, C.-J. Lin, S. Keerthi,
+    S. Sundararajan, ICML 2008; (1) over pairs: S. Keerthi, S. Sundararajan, K.-W. Chang, C.-J. Hsieh, C.-J. Lin,
+    KDD 2008.
 
     Examples
     --------
@@ -11859,14 +11980,14 @@ def max_margin(
     if weights is not None:
         alpha = _weights(_amounts(weights, "start", problem.n))
         if problem.free_labels is None and not problem.lengths.all():
-            # A row of zeros, next to the largest, is a witness by itself: begin there.
+            # A row that is 0 relative to the largest is a witness by itself: begin there.
             alpha[:] = 0.0
     for side in problem.sides:
         if not alpha[side].any():
             alpha[side[np.argmin(problem.diagonal[side])]] = 1.0
     problem.finish(alpha, m)
-    problem.reads[0] = 0.0  # which does not count
-    # 3. With a cost, the weights of the separator that has margins of 1
+    problem.reads[0] = 0.0  # the first product does not count
+    # 3. With a cost, scale results to the separator whose margins are 1.
     callback = options.get("callback")
 
     def in_scale(result):
@@ -11875,7 +11996,7 @@ def max_margin(
 
     if problem.cost is not None and callable(callback):
         options["callback"] = lambda result: callback(in_scale(result))
-    # 4. The run, whose certificates take the products that iterations end with
+    # 4. The run.  Its certificates reuse the product with which an iteration ends.
     interval = functools.partial(_interval, multiply=problem.product)
     result = drive(
         G,
@@ -11893,7 +12014,7 @@ def max_margin(
         interval=interval,
         **options,
     )
-    # 5. Where the weights have too few digits, the coordinates of the separator
+    # 5. If the weights have too few digits, search for the coordinates of the separator.
     if result.status in ("rounding", "infeasible") and _takes_coordinates(problem, result.status):
         return _in_coordinates(problem, tol, result, callback)
     return result if problem.cost is None else in_scale(result)
@@ -11928,29 +12049,30 @@ ALGORITHMS = {
 # 9.9 witnesses
 # ------------------------------------------------------------------------------------------------------
 #
-# Some p >= 0, not 0, with Z'p = 0 proves that nothing separates the points where p > 0.
+# A p >= 0 with p != 0 and Z'p = 0 proves that nothing separates the points with p_i > 0.
 #
-# (1) `max_margin` finds a p with a small Z'p.  Points that can be separated in some units can be in all, so that it is
-#     given rows in units in which columns, and then rows, have lengths near 1.  Its last faces leave weights on points
-#     that are independent, which are few.
-# (2) The z_i are rational numbers.  Elimination in integers solves Z'p = 0 for these few points: that is the proof, if
-#     p >= 0.  (1) need not be precise.
+# (1) `max_margin` finds a p with a small Z'p.  Whether points can be separated does not depend on units.  So
+#     `max_margin` gets the rows in units in which first columns, and then rows, have sizes near 1.  Its last faces
+#     leave weights only on linearly independent points, which are few.
+# (2) The z_i have rational entries.  Elimination in integers solves Z'p = 0 for these few points.  If p >= 0, this is
+#     the proof, however imprecise (1) was.
 
 
 class Witnesses(NamedTuple):
-    """Points that prove by their weights that there is no margin, as `witnesses` returns them.
+    """Points whose weights prove that there is no margin; `witnesses` returns them.
 
     Attributes
     ----------
     indices : array of int, shape (k,), ascending
-        The numbers of the points; of pairs those of the pairs, as in ``point``, ``right`` and ``wrong`` of ``G.store``.
+        The indices of the points.  If G has pairs, the indices of the pairs, as in ``point``, ``right`` and ``wrong``
+        of ``G.store``.
     weights : array, shape (k,)
-        Their weights p, all above 0, with the sum 1.
+        The weights p of these points, all above 0, with the sum 1.
     upper : float
-        The end of `certificate` for p: no margin is above it.
+        The upper end of `certificate` for p: no margin is above it.
     strict : bool
-        True if it is proved that nothing separates these points, however small its margin.  False if it is only proved
-        that no margin is above ``upper``.
+        True if it is proved that nothing separates these points, with any margin.  False if it is only proved that no
+        margin is above ``upper``.
 
     Examples
     --------
@@ -11973,62 +12095,64 @@ class Witnesses(NamedTuple):
 
 
 def _first_of(indices):
-    """Write the first few of some numbers."""
+    """Return a text with the first few of some indices."""
     shown = ", ".join(map(str, indices[:8]))
     return shown + (", ..." if len(indices) > 8 else "")
 
 
-# Elimination is left out above so many witnesses, and above so many of them times bits of an entry, which take 6 s or
-# so: operations grow with the cube of their number, and the integers in proportion to both.
+# Elimination is skipped above this number of witnesses, and above this product of their number and the bits of an
+# entry.  At these limits it takes about 6 s.  The number of operations grows with the cube of the number of witnesses,
+# and the integers grow in proportion to this number and to the bits.
 _MOST_EXACT = 200
 _MOST_BITS = 6500
 
 
 def witnesses(G: GramLike, result: Result | ArrayLike) -> Witnesses | None:
-    """Find few points which prove that no separator exists, from any result that found none.
+    """Find a few points that prove that no separator exists, from a result that found no separator.
 
-    Gordan's alternative: either some w has all margins <z_i, w> above 0, or some p != 0, p >= 0, has Z'p = 0.  With a
-    free intercept z_i is (z_i, y_i), and w is (w, b).  The points where p > 0 are the witnesses.  A p that a computer
-    found has a small Z'p in place of 0.  It proves that there is no margin above ||Z'p||.  Where it can, this function
-    proves that on the same points there is a p with Z'p = 0.
+    Gordan's alternative: either some w has all margins <z_i, w> above 0, or some p >= 0 with p != 0 has Z'p = 0.  With
+    a free intercept z_i stands for (z_i, y_i), and w for (w, b).  The points with p_i > 0 are the witnesses.  A p from
+    floating-point arithmetic has a small Z'p instead of 0, and proves only that there is no margin above ||Z'p||.  If
+    possible, this function proves that some p on the same points has Z'p = 0.
 
     Parameters
     ----------
     G : Gram
-        Of the linear kernel, by `features`, `gram` or `lazy_gram`, or of pairs of these.
+        A Gram of the linear kernel, from `features`, `gram` or `lazy_gram`, or of pairs, from `pair_gram`.
     result : Result, or array, shape (n,)
-        What an algorithm returned for G, or a point of the simplex.
+        The Result of an algorithm for G, or a point of the simplex.
 
     Returns
     -------
     witnesses : Witnesses, or None if `max_margin` finds a separator
-        Its points are chosen among those where p > 0, if these cannot be separated, and else among all.  There are at
-        most d + 1 of them, and d + 2 with a free intercept, for points in d dimensions; where rounding hides the proof
-        by so few, they may be all points where p > 0.
+        The witnesses are among the points with p_i > 0 if these points cannot be separated, and otherwise among all
+        points.  For points in d dimensions there are at most d + 1 witnesses, and d + 2 with a free intercept.  If
+        rounding hides the proof by so few points, the witnesses may be all points with p_i > 0.
 
-        ``strict`` says that no separator exists for the numbers that G holds, in exact arithmetic.  It can be True for
-        up to 200 witnesses, or about 95 whose numbers have all digits of a double.  It is False where the proof fails,
-        as on points that have a margin below the accuracy of `max_margin`.
+        ``strict`` is True if no separator exists in exact arithmetic for the numbers that G holds.  It can be True for
+        up to 200 witnesses, or up to about 95 if their numbers have all the digits of a double.  It is False if the
+        proof fails, for example because the points have a margin that is too small for `max_margin` to find.
 
     Raises
     ------
     ValueError
-        The result is not of this G, or p is not a point of the simplex; or G does not hold the rows of its points, as
-        an array does not, nor a kernel other than the linear one.  Only a zero on the diagonal is a witness there.
+        The result is not of this G, or p is not a point of the simplex.  Or G does not hold the rows of its points: an
+        array does not, and a kernel other than the linear one does not.  For such a G only a zero on the diagonal can
+        be a witness.
 
     See Also
     --------
-    contradiction : two equal points with different labels, for any kernel
-    certificate : the upper end for any p
+    contradiction : Finds two equal points with different labels, for any kernel.
+    certificate : Gives the upper end for any p.
 
     Notes
     -----
-    The proof is a p >= 0 with Z'p = 0, by elimination in integers.  It takes 0.3 s for 60 witnesses and 1.5 s for 90,
-    less if their numbers are short.  G holds the points times their normalisers, which are rounded.  Without a free
-    intercept, and under normalize="max", this makes no difference, except that sparse points hold rounded products.
-    Proof: "Witnesses" in figures/THEOREMS.md.
+    Elimination in integers finds a p >= 0 with Z'p = 0 (Theorem 19, "Witnesses", in figures/THEOREMS.md).  It takes 0.3
+    s for 60 witnesses and 1.5 s for 90, and less if their numbers are short.  G holds the points times their
+    normalisers, which are rounded.  This makes no difference without a free intercept or with normalize="max", except
+    for sparse points, which hold rounded products.
 
-    A ridge separates all points that have one, and slacks with a cost all points.  They are no witnesses.
+    A point that has a ridge is always separated, and so is a point with a cost.  Such points are never witnesses.
 
     References
     ----------
@@ -12056,8 +12180,8 @@ def witnesses(G: GramLike, result: Result | ArrayLike) -> Witnesses | None:
         chosen = np.zeros(len(G))
         chosen[zeros[0]] = 1.0
         return Witnesses(zeros[:1], np.ones(1), certificate(G, chosen, chosen)[1], True)
-    # 2. Look among the points of the result, and then among all; rounding may choose points that have no proof where
-    #    all points of the result have one.
+    # 2. Look among the points of the result, and then among all points.  Rounding may choose points that give no proof
+    #    although all points of the result together give one.
     tried = []
     for among in (may_be & (p > 0.0), may_be):
         weights = _mixture_near_zero(points, np.flatnonzero(among))
@@ -12073,7 +12197,7 @@ def witnesses(G: GramLike, result: Result | ArrayLike) -> Witnesses | None:
         proved = _proved_weights(points, p)
     if proved is not None:
         tried = [proved]
-    # 3. Without a proof the points of the first weights stay, unless others prove much more.
+    # 3. Without a proof take the first weights, unless others prove much more.
     best = None
     for chosen in tried:
         if G.free_labels is not None:
@@ -12090,7 +12214,8 @@ def witnesses(G: GramLike, result: Result | ArrayLike) -> Witnesses | None:
 
 
 def _zero_rows(G, index):
-    """Return those of some points whose rows are 0 for the numbers that G holds, as far as it holds rows or entries."""
+    """Return the indices among these whose rows are 0 in the numbers that G holds, as far as G holds rows or
+    entries."""
     if _is_pairs(G):
         points = G.store.point[index]
         return index[np.isin(points, _zero_rows(G.store.K, points))]
@@ -12104,10 +12229,10 @@ def _zero_rows(G, index):
 
 
 def _mixture_near_zero(G, index):
-    """Return weights of some points whose mixture is about 0; None if these have a margin.
+    """Return weights of some points whose mixture is about 0, or None if these points have a margin.
 
-    Whether there is a separator depends neither on the units of columns nor on the lengths of rows.  So rows are
-    brought near length 1, with columns near 1.
+    Whether there is a separator depends neither on the units of columns nor on the lengths of rows.  So both are scaled
+    to sizes near 1.
     """
     if not index.size or (G.free_labels is not None and np.ptp(G.free_labels[index]) == 0.0):
         return None
@@ -12121,7 +12246,7 @@ def _mixture_near_zero(G, index):
 
 
 def _proved_weights(G, weights):
-    """Return the weights of `_proved` for the points of these, None where there are none."""
+    """Return the weights of `_proved` for the points that have weights, or None if there are none."""
     if weights is None:
         return None
     index = np.flatnonzero(weights)
@@ -12134,7 +12259,7 @@ def _proved_weights(G, weights):
 
 
 def _rows_of(K, index):
-    """Return (rows, c) of some points: z_i = c_i rows_i, of which rows and c are not rounded; None if K has none.
+    """Return (rows, c) of some points, without rounding, with z_i = c_i rows_i; return None if K has no rows.
 
     The common factor sqrt(1/2) of pairs is left out.
     """
@@ -12158,7 +12283,7 @@ def _rows_of(K, index):
 
 
 def _numbers_of(store, index):
-    """Return some points of a kernel on demand as it reads them, (k, d)."""
+    """Return some points of a kernel on demand, (k, d), as the kernel reads them."""
     rows = store.prepared.take(index).rows
     return rows.toarray() if _is_sparse(rows) else np.asarray(rows)
 
@@ -12172,9 +12297,9 @@ def _balanced_rows(G, index):
     of_points = _rows_of(G, index)
     if of_points is None:
         raise ValueError(
-            "G does not hold the rows of its points, which prove that there is no separator, or they have more than "
-            f"{_MOST_ENTRIES:,} entries: give features(X, y) of fewer points or columns; contradiction(X, y) finds "
-            "equal points with different labels, for any kernel"
+            "G must hold the rows of its points to prove that there is no separator, and the rows must have at most "
+            f"{_MOST_ENTRIES:,} entries: give features(X, y), of fewer points or columns; for other kernels "
+            "contradiction(X, y) finds equal points with different labels"
         )
     rows, c = of_points
     rows = rows * c[:, None]
@@ -12184,14 +12309,15 @@ def _balanced_rows(G, index):
     columns = np.frexp(np.abs(rows).max(axis=0, initial=0.0))[1]
     exponents = np.where(rows != 0.0, np.frexp(rows)[1] - columns, -1000).max(axis=1, initial=-1000)
     factors = np.where(rows.any(axis=1), np.ldexp(1.0, -exponents), 0.0)
-    # Both at once: after one of them alone an entry might underflow.
+    # Multiply by both powers at once: after one of them alone an entry might underflow.
     return np.ldexp(rows, -columns - exponents[:, None]), factors
 
 
 def _exact_columns(G, index):
-    """Return (columns, lengths): integers (columns, k) with Z'p = 0 if and only if they balance p lengths.
+    """Return (columns, lengths): integers, (number of columns, k), with Z'p = 0 if and only if columns @ (p
+    lengths) = 0.
 
-    They are the columns of Z in units of their own, for rows without the lengths.
+    The integers are the columns of Z, each in a unit of its own, after rows have been divided by the lengths.
     """
     rows, c = _rows_of(G, index)
     rows = [[Fraction(x) for x in row] for row in rows[:, rows.any(axis=0)].tolist()]
@@ -12215,11 +12341,12 @@ def _exact_columns(G, index):
 
 
 def _proved(G, index, weights):
-    """Return weights p >= 0 of witnesses, near these, whose exact values have Z'p = 0; None if none are found.
+    """Return weights p >= 0 of witnesses, near these weights, whose exact values have Z'p = 0; None if none are found.
 
-    N has a row for each point that is free: the solution x of x'Z = 0, for the columns of Z so far, in which this point
-    has the weight ``last`` and the other free points have none.  Each column takes the freedom of a point, if it can.
-    The integers are those of E. Bareiss, Mathematics of Computation 22, 1968: divisions have no remainder.
+    N has a row for each free point: the solution x of x'Z = 0, for the columns of Z so far, in which this point has the
+    weight ``last`` and the other free points have the weight 0.  Each column takes the freedom of one point, if it can.
+    The divisions have no remainder (Theorem 19, "Witnesses", in figures/THEOREMS.md; E. Bareiss, Mathematics of
+    Computation 22, 1968).
     """
     k = index.size
     if not 0 < k <= _MOST_EXACT:
@@ -12243,8 +12370,9 @@ def _proved(G, index, weights):
         N = (pivot * N[others] - np.outer(v[others], row)) // last
         free = free[others]
         last = pivot
-    # Free points keep their weights; what the others need to balance them may be below 0, or no point is free.
-    kept = [int(Fraction(x) * 2**1074) for x in weights[free].tolist()]  # without rounding
+    # Free points keep their weights.  There is no proof if no point is free, or if another point needs a weight below
+    # 0.
+    kept = [int(Fraction(x) * 2**1074) for x in weights[free].tolist()]  # not rounded
     x = (1 if last > 0 else -1) * (np.array(kept, dtype=object) @ N)
     if not free.size or min(x) < 0 or not any(x):
         return None
@@ -12257,29 +12385,30 @@ def _proved(G, index, weights):
 # 10 classifier
 # ======================================================================================================
 #
-# The classifier follows scikit-learn's conventions for estimators without importing its base classes.  Where
-# scikit-learn is loaded, errors and warnings are of its types; some words are those that its own checks look for.
+# The classifier follows scikit-learn's conventions for estimators without importing its base classes.  If scikit-learn
+# is loaded, errors and warnings have its types.  Some messages have the words that scikit-learn's estimator checks look
+# for.
 
-# For more points G of "poly", "rbf" and "laplacian" is evaluated on demand.
+# For more points than this, G of "poly", "rbf" and "laplacian" is evaluated on demand.
 _STORED_POINTS = 3000
 
 
 def _known_as(name, otherwise):
-    """Return the exception or warning of scikit-learn with this name, or ``otherwise`` if that is not loaded."""
+    """Return scikit-learn's exception or warning of this name, or ``otherwise`` if scikit-learn is not loaded."""
     return getattr(sys.modules.get("sklearn.exceptions"), name, otherwise)
 
 
 class _NotFittedError(ValueError, AttributeError):
-    """Replace scikit-learn's NotFittedError where scikit-learn is not loaded."""
+    """Replace scikit-learn's NotFittedError if scikit-learn is not loaded."""
 
 
 class _TrainingSet(NamedTuple):
-    """The points that `fit` learns from: those whose weight is not 0, and one of all that are equal in a class.
+    """The points that `fit` learns from: points whose weight is not 0, and the first of equal points in a class.
 
-    X : array or sparse, (k, d), the points; their kernel matrix if that is given
-    rows : array of int, (k,), their numbers among all points
-    labels : array of int, (k,), the position of each one's class in classes_
-    weights : array, (k,), sample weights, of equal points their sum
+    X : array or sparse, (k, d), the points; their kernel matrix if it is precomputed
+    rows : array of int, (k,), the indices of these points among all points
+    labels : array of int, (k,), the index of the class of each point in classes_
+    weights : array, (k,), the sample weights; a point that stands for equal points has the sum of their weights
     """
 
     X: Any
@@ -12289,7 +12418,7 @@ class _TrainingSet(NamedTuple):
 
 
 def _column_names(X):
-    """Return the list of column names of a data frame, empty for what is none; names of several types tell nothing."""
+    """Return the column names of a data frame as a list, which is empty if X is not a data frame."""
     names = list(getattr(X, "columns", ()))
     if names and len({isinstance(name, str) for name in names}) > 1:
         types = sorted({type(name).__name__ for name in names})
@@ -12301,7 +12430,10 @@ def _column_names(X):
 
 
 def _refuse_columns(names, known, columns):
-    """Refuse column names that differ from those in fit, which ``columns`` has, in the words of scikit-learn."""
+    """Raise an error, in the words of scikit-learn, for column names that differ from those in fit.
+
+    ``columns`` is the Python expression for the names in fit.
+    """
     lines = ["The feature names should match those that were passed during fit."]
     seen, given = set(known), set(names)
     unseen = [name for name in names if name not in seen]
@@ -12330,7 +12462,7 @@ _OF_MEASURED = (
 
 
 def _class_labels(y, n):
-    """Return the labels of n points, (n,), if they may be classes."""
+    """Check that labels may be classes of n points, and return them, (n,)."""
     y = _known_labels(y)
     if y.ndim == 2 and y.shape[1] == 1:
         _warn(
@@ -12344,37 +12476,38 @@ def _class_labels(y, n):
         )
     if _kinds(y) == {"numbers"}:
         with np.errstate(invalid="ignore"):
-            is_between = y % 1 != 0  # also what is infinite
+            is_between = y % 1 != 0  # true for infinite numbers as well
         if is_between.any():
             i = is_between.argmax()
             raise ValueError(
-                f"Unknown label type: continuous. y[{i}] is {y[i]}, which names no class: {_OF_MEASURED}; if "
-                "such numbers name classes, give np.unique(y, return_inverse=True)[1], as LabelEncoder does"
+                f"Unknown label type: continuous. y[{i}] is {y[i]}, which is not a class label: {_OF_MEASURED}; if "
+                "such numbers are classes, give np.unique(y, return_inverse=True)[1], as LabelEncoder does"
             )
     return y
 
 
 def _targets(y, n):
-    """Return the sorted classes and the position of each point's class among them."""
+    """Return the sorted classes, and the index of each point's class among them."""
     y = _class_labels(y, n)
     try:
         classes, labels = np.unique(y, return_inverse=True)
     except TypeError:
-        raise TypeError("y must hold labels of one type, which can be sorted") from None
+        raise TypeError("y must hold labels of one type, and this type must be sortable") from None
     if n > 20 and classes.size > n / 2:  # as in scikit-learn
         _warn(
-            f"y has {classes.size} classes for {n} points, fewer than two points each: {_OF_MEASURED}"
+            f"y has {classes.size} classes for {n} points, fewer than two points per class: {_OF_MEASURED}"
         )
     return classes, labels
 
 
 def _class_factors(given, classes, totals):
-    """Return the factor by which `class_weight` multiplies C in each class; totals are the classes' sample weights."""
+    """Return the factors by which `class_weight` multiplies C; ``totals`` has the sum of sample weights of each
+    class."""
     if isinstance(given, str) and given == "balanced":
         return totals.sum() / (classes.size * totals)
     names = classes.tolist()
     given = {} if given is None else given
-    # As in scikit-learn unknown classes are an error only where a known one is missing.
+    # As in scikit-learn, unknown classes are an error only if a known one is missing.
     if not hasattr(given, "keys") or (set(names) - set(given) and set(given) - set(names)):
         raise ValueError(
             f'class_weight must be None, "balanced" or a dict of weights by class, {names}; got {given!r}'
@@ -12383,24 +12516,24 @@ def _class_factors(given, classes, totals):
 
 
 def _refuse_weights(weights):
-    """Refuse weights of points where rounding hides the least of them."""
+    """Raise an error if weights differ so much that rounding would hide the least of them."""
     least = weights.min()
     largest = weights.max()
     floor = _RATIOS[0] * largest
     if least < floor:
         raise ValueError(
-            f"sample_weight, times class_weight, goes from {least:g} to {largest:g}, and must stay within a factor of "
-            f"{_RATIOS[1]:g}: leave lighter points out, by a sample_weight of 0 where this product is below "
+            f"sample_weight times class_weight ranges from {least:g} to {largest:g}, more than a factor of "
+            f"{_RATIOS[1]:g}: leave lighter points out, with a sample_weight of 0 for each product below "
             f"{_written(floor, 2, _UP)}, or give a class_weight whose values differ less"
         )
 
 
-_PROBABILITIES = "for probabilities wrap it, CalibratedClassifierCV(model) of sklearn.calibration"
+_PROBABILITIES = "for probabilities use CalibratedClassifierCV(model) of sklearn.calibration"
 _Init = TypeVar("_Init", bound=Callable[..., None])
 
 
 def _naming_remedies(init: _Init) -> _Init:
-    """Let the constructor say what replaces a parameter that SVC has."""
+    """Make the constructor's error say what replaces a parameter that only SVC has."""
 
     @functools.wraps(init)
     def checked(self, *args, **params):
@@ -12412,56 +12545,56 @@ def _naming_remedies(init: _Init) -> _Init:
 
 
 def _blank(kind, version):
-    """Return a classifier without attributes, whose saved state `pickle` reads next."""
+    """Return a classifier without attributes; `pickle` sets its saved state next."""
     _refuse_version(version)
     return kind.__new__(kind)
 
 
 class MaxMarginClassifier:
-    """Classify as SVC does, by the largest margin, and have it proved: an interval around the margin.
+    """Classify with the largest margin, as SVC does, and prove an interval around this margin.
 
-    It is an estimator for scikit-learn's pipelines and searches, and works without scikit-learn, too.  For two classes,
-    y_i = -1 where the class is classes_[0] and +1 where it is classes_[1].  More classes are told apart all at once, by
-    a function f_c for each class c.  The hard margin, C = inf, is
+    The classifier is an estimator for scikit-learn's pipelines and searches, and also works without scikit-learn.  Two
+    classes have y_i = -1 for classes_[0] and y_i = +1 for classes_[1].  More classes are one problem, with a function
+    f_c for each class c.  The hard margin, C = inf, is
 
         rho = max_f min_i y_i f(x_i)  over ||f|| = 1  for two classes,
         rho = max_f min_{i, c != y_i} (f_{y_i}(x_i) - f_c(x_i)) / 2  over sum_c ||f_c||^2 = 2  for more,
 
-    where ||f|| is the norm that belongs to the kernel.  A soft margin, C < inf, which is the default, minimizes
+    where ||f|| is the norm of the kernel's function space.  A soft margin, C < inf, which is the default, minimizes
 
         ||f||^2 / 2 + C sum_i w_i l(y_i f(x_i))  for two classes,
         sum_c ||f_c||^2 / 4 + C sum_{i, c != y_i} w_i l((f_{y_i}(x_i) - f_c(x_i)) / 2)  for more,
 
-    with the hinge loss l(m) = max(0, 1 - m), as SVC does, or its square, as LinearSVC does by default.
+    with the hinge loss l(m) = max(0, 1 - m), as SVC does, or with its square, as LinearSVC does by default.
 
-    Parameters are those of the problem.  An algorithm, its iterations and a callback are options of functions that take
-    ``gram(X, y)``, such as `momentum`; `max_margin` is what solves the problem here.
+    The parameters define the problem, and `max_margin` solves it.  To choose an algorithm, its number of iterations or
+    a callback, use the functions that take ``gram(X, y)``, such as `momentum`.
 
     Parameters
     ----------
     kernel : str or callable
         "linear", "poly", "rbf", "laplacian", "ntk", "precomputed" or a function, as in `gram`.  With "precomputed" X is
-        the kernel matrix of the training points, (n, n), in `fit`, and holds K(x, x_i), (m, n), in `predict`.
+        the kernel matrix of the training points, (n, n), in `fit`, and has the K(x, x_i), (m, n), in `predict`.
     gamma, coef0, degree, sigma2
-        Numbers of the kernel, as in `gram`.  Those that the kernel does not take are ignored.
+        Parameters of the kernel, as in `gram`.  Parameters that the kernel does not take are ignored.
     normalize : {None, "unit", "max"}
-        As in `gram`.  None, the default, leaves K as it is.
+        As in `gram`.  None, the default, does not change K.
     fit_intercept : bool
-        True adds a bias to f.
+        If True, f has a bias.
     intercept_scaling : float or None
         None leaves the bias of two classes free, as SVC does: ||f|| does not include it, and rho does not depend on the
         origin.  A number c adds the constant feature c to all points, as LinearSVC does: the kernel is K + c^2, and
-        ||f|| includes the bias.  For several classes None stands for 1.
+        ||f|| includes the bias.  For more than two classes None stands for 1.
     C : float
-        Weight of the loss; inf for the hard margin.  Its scale is that of 1 / max_i G_ii, where G is K + c^2, c the
-        constant feature or 0, after it is normalised.
+        Weight of the loss, above 0; inf is the hard margin.  C has the units of 1 / max_i G_ii, where G_ii is
+        K(x_i, x_i) + c^2 after normalisation, and c is the constant feature, or 0 without one.
     loss : {"hinge", "squared_hinge"}
-        l in the objective of a soft margin.
+        The loss l of a soft margin.
     class_weight : dict, "balanced" or None
         w_i is the sample_weight of the point, 1 by default, times the weight of its class.  The weight of a class is 1
         if the dict does not name it.  "balanced" is (sum of all sample weights) / (n_classes (their sum in the class)).
     tol : float
-        The solver stops at upper - lower <= tol upper.
+        The solver stops once upper - lower <= tol * upper.
 
     Attributes
     ----------
@@ -12470,67 +12603,74 @@ class MaxMarginClassifier:
     class_weight_ : array, shape (n_classes,)
         The weight of each class.
     interval_ : (float, float)
-        lower <= rho <= upper, certified as in `certificate`.  With C < inf this is the margin of G + diag(1/(2 C w_i)),
-        with the hinge loss that of G with the cost C w_i, and the least value of the objective is 1 / (2 rho^2).
+        lower <= rho <= upper, certified as in `certificate`.  If C < inf, rho is the margin of G with the cost C w_i
+        for the hinge loss, and of G + diag(1/(2 C w_i)) for its square, and the least value of the objective is 1 / (2
+        rho^2).
     margin_ : float
-        lower.  With C = inf the predictor has at least this margin, up to the rounding of its coefficients.
+        lower.  If C = inf, the predictor has at least this margin, up to the rounding of its coefficients.
     status_, n_iter_, result_ : str, int, Result
-        How the search ended, as in `Result`; its number of iterations; and all that `max_margin` returned, of the
-        points of positive weight, and of equal ones in a class the first.
+        How the search ended, as in `Result`; its number of iterations; and the Result of `max_margin`, for the points
+        of positive weight, where the first of equal points in a class stands for all of them.
     support_, n_support_ : array of int, shape (k,); array of int, shape (n_classes,)
-        The numbers of the points with a part in f, and how many of them each class has.  Of equal points in a class it
-        is the first, with the part of all of them.
+        The indices of the points that contribute to f, and the number of such points in each class.  The first of equal
+        points in a class has the contribution of all of them.
     support_vectors_ : array or sparse, shape (k, d)
-        These points; of a precomputed kernel none, (0, 0); of objects an array of them, (k,).
+        The points of support_.  For a precomputed kernel this is empty, (0, 0); for objects it is an array of objects,
+        (k,).
     dual_coef_, intercept_ : arrays, shapes (1, k) and (1,), or for several classes (n_classes, k) and (n_classes,)
-        f(x) = sum_i dual_coef_i K(x_i, x) + intercept_.  Under "unit" this is divided by sqrt(K(x, x) + c^2), except
-        for a free bias.  dual_coef_i is result_.p_i times y_i, or for several classes the class weight T_ci of
-        `pair_gram`, over the normalisation of x_i, times one number t > 0.  With the hinge loss |dual_coef_i| is at
-        most C w_i, for two classes.
+        f(x) = sum_i dual_coef_i K(x_i, x) + intercept_.  With normalize="unit" this is divided by sqrt(K(x, x) + c^2),
+        except for a free bias.  dual_coef_i is t a_i / (the normaliser of x_i).  Here a_i is y_i result_.p_i for two
+        classes, and the class weight T_ci of `pair_gram` for several, and t > 0 is one number.  For two classes with
+        the hinge loss |dual_coef_i| is at most C w_i.
     coef_ : array, shape (1, d) or (n_classes, d)
-        Of the linear kernel alone: coef_ x is the sum in f(x).  It is sum_i dual_coef_i x_i; where result_.separator is
-        not None it is this, in the units of X, and dual_coef_ only comes near it.
+        Only with the linear kernel: coef_ x is the sum in f(x), and coef_ is sum_i dual_coef_i x_i.  If
+        result_.separator is not None, coef_ is this separator in the units of X, and dual_coef_ only approximates it.
     kernel_ : Kernel
         The kernel with its parameters as numbers.
     n_features_in_, feature_names_in_ : int, array of str
-        d, unless the points are objects, and the names of the columns if X was a data frame whose names are text.
-        Names of any type are compared with those of later data frames.
+        n_features_in_ is d, unless the points are objects.  feature_names_in_ has the names of the columns if X was a
+        data frame whose column names are text.  Column names of any type are compared with those of later data frames.
 
     See Also
     --------
     max_margin : The solver.
     gram, features, lazy_gram, pair_gram : The representations of G that `fit` chooses from.
-    separator_margin : The certified margin of a separator that is already known.
-    contradiction : Two equal points with different labels.
+    separator_margin : Certifies the margin of a separator that you have.
+    contradiction : Finds two equal points with different labels.
 
     Notes
     -----
     f has the scale of a support vector machine: with a hard margin, the least y_i f(x_i) is 1.
 
-    Points that cannot be separated have no hard margin: then `fit` raises an error, which names points that prove it,
-    and a C.  If rounding hides whether there is one, a warning gives the interval that is proved.
+    Points that cannot be separated have no hard margin.  Then `fit` raises an error that names points that prove this,
+    and suggests a finite C. If rounding hides whether there is a hard margin, a warning gives the interval that is
+    proved.
 
-    A point of sample_weight k counts as k copies of it, also for gamma="scale", and copies count as one point with the
-    sum of their weights (proof: "Copies of a point" in figures/THEOREMS.md); points of a precomputed kernel or in a
-    mapped file are not compared, and each counts as one.  At a given gamma a hard margin depends on weights only
-    through which of them are 0.  Weights, times those of the classes, must be within a factor of 1e16 of each other, or
-    0, and C w_i from 1e-16 to 1e16 over max_i G_ii, for the squared hinge half of that.
+    A point of sample_weight k counts as k copies of it, for gamma="scale" as well.  Copies count as one point with the
+    sum of their weights (Lemma 3, "Copies of a point", in figures/THEOREMS.md).  Points of a precomputed kernel or in a
+    mapped file are not compared, and each counts as one point.  At a given gamma, a hard margin depends only on which
+    weights are
+    0.  Weights times class weights that are not 0 must be within a factor of 1e16 of each other.  C w_i max_i G_ii must
+       be
+    between 1e-16 and 1e16, and for the squared hinge loss between half of these limits.
 
     With several classes G has n (n_classes - 1) rows, and a product costs n_classes products with the kernel matrix.
     2,000 points of 100 classes took about a second.
 
-    If the kernel is "linear", and there are fewer than 3,000 columns, columns may have different units:
-    where no weights of points in double precision give the separator, its coordinates are found and certified, as in
-    `separator_margin`.  Then `interval_` is of these, in ``result_.separator``, and narrower than what
-    ``result_.alpha`` proves.  Where one column is up to 1e8 times as wide as another, tol=1e-6 was reached in every
-    trial; beyond, rounding may hide more.  Sparse X take part as long as they have up to 2^26 entries with their zeros.
+    If the kernel is "linear" and X has fewer than 3,000 columns, the columns may have different units.  If no weights
+    of points in double precision give the separator, `fit` finds its coordinates and certifies them, as
+    `separator_margin`
+    does.  Then `interval_` is the interval of these coordinates, which are ``result_.separator``, and it is narrower
+    than the interval that ``result_.alpha`` proves.  If one column is up to 1e8 times as wide as another, tol=1e-6 was
+    reached in every trial; with larger factors rounding may hide more.  This includes sparse X that have up to 2^26
+    entries with their zeros.
 
-    Saved models, by `pickle` and the like, are read by the version of this module that saved them, and by no other.
+    Only the version of this module that saved a model, by `pickle` and the like, can read it.
 
-    Memory: "linear" needs the points alone.  G is stored for a kernel matrix, a function and "ntk", and for other
-    kernels for up to 3,000 points, 72 MB; beyond, it is evaluated on demand.  What scores new points is kept, G is not.
-    Sparse X stay sparse with "linear", "poly" and, of more than 128 columns, "rbf"; with other kernels they become
-    dense.
+    Memory: "linear" needs only the points.  G is stored for "precomputed", a function and "ntk", and for other kernels
+    up to 3,000 points, which take 72 MB.  For more points G is evaluated on demand.  The model keeps what scores new
+    points, and does not keep G. Sparse X stay sparse with "linear", "poly" and, if they have more than 128 columns,
+    "rbf"; with other kernels they become dense.
 
     Examples
     --------
@@ -12584,11 +12724,11 @@ class MaxMarginClassifier:
         return f"{type(self).__name__}({', '.join(changed)})"
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters by name; none has parameters of its own, so that ``deep`` changes nothing."""
+        """Return the parameters by name.  No parameter has parameters of its own, so that ``deep`` changes nothing."""
         return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
 
     def set_params(self, **params: Any) -> MaxMarginClassifier:
-        """Set parameters by name; return self.  Raises ValueError for a name that `get_params` does not list."""
+        """Set parameters by name, and return self; raise ValueError for a name that `get_params` does not list."""
         known = self.get_params()
         for name, value in params.items():
             if name not in known:
@@ -12600,7 +12740,7 @@ class MaxMarginClassifier:
         return self
 
     def __sklearn_tags__(self):
-        # Only scikit-learn asks for tags, so that it can be imported here.
+        # Only scikit-learn asks for tags, so that it is installed and can be imported here.
         from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
 
         return Tags(
@@ -12623,11 +12763,11 @@ class MaxMarginClassifier:
         Parameters
         ----------
         X : array, data frame, SciPy sparse matrix or memory-mapped array, shape (n, d)
-            The points; for a precomputed kernel (n, n), its matrix; for a function also a list of n objects.
+            The points.  For a precomputed kernel X is its matrix, (n, n); for a function X may be a list of n objects.
         y : array, shape (n,)
-            Their classes: numbers, strings or other labels that can be sorted.
+            The classes of the points: numbers, strings or other labels that can be sorted.
         sample_weight : array, shape (n,), or None
-            Weights of at least 0, which multiply those of the classes.  Points of weight 0 are left out.
+            Weights of at least 0, which multiply the class weights.  Points of weight 0 are left out.
 
         Returns
         -------
@@ -12636,15 +12776,15 @@ class MaxMarginClassifier:
         Raises
         ------
         ValueError, TypeError
-            As `gram`; a parameter is out of range; y holds numbers that are no classes, or fewer than two classes of
-            positive weight; weights are negative or not finite; some columns of a data frame have text as names, and
-            others have not; or C is inf, and points prove that nothing separates the classes.
+            The errors of `gram`; a parameter is out of range; y has numbers that are no classes, or fewer than two
+            classes of positive weight; weights are negative or not finite; only some of the column names of a data
+            frame are text; or C is inf, and points prove that nothing separates the classes.
 
         Warns
         -----
         UserWarning
-            `max_margin` has not certified the margin to twice tol; or of more than 20 points there are more than half
-            as many classes.
+            `max_margin` has not certified the margin to twice tol; or there are more than 20 points, and more than half
+            as many classes as points.
         """
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)
@@ -12671,7 +12811,7 @@ class MaxMarginClassifier:
         if sample_weight is None:
             sample_weight = 1.0
         weights = _amounts(sample_weight, "sample_weight", n)
-        # 1. Points without weight are left out.
+        # 1. Leave out points of weight 0.
         rows = np.flatnonzero(weights)
         if rows.size < n:
             X = X[np.ix_(rows, rows) if self._takes("precomputed") else rows]
@@ -12683,7 +12823,7 @@ class MaxMarginClassifier:
                 "y must hold at least two classes, of points whose weight is not zero; got "
                 f"{_counted(classes.size, 'class')}"
             )
-        # 2. Equal points of a class count as one.
+        # 2. Count equal points of a class as one point.
         if not (self._takes("precomputed") or _is_mapped(X)):
             first, place = _first_copies(X, labels)
             if first.size < rows.size:
@@ -12691,7 +12831,7 @@ class MaxMarginClassifier:
                 rows = rows[first]
                 labels = labels[first]
                 weights = np.bincount(place, weights)
-        # 3. The weights of classes
+        # 3. Compute the weights of the classes.
         self.classes_ = classes
         self.class_weight_ = _class_factors(
             self.class_weight, classes, np.bincount(labels, weights)
@@ -12700,7 +12840,7 @@ class MaxMarginClassifier:
         return _TrainingSet(X, rows, labels, weights)
 
     def _intercept(self):
-        """Return the option ``intercept`` of G."""
+        """Return the ``intercept`` with which G is made."""
         if not self.fit_intercept:
             return 0.0
         if self.intercept_scaling is None:
@@ -12712,7 +12852,8 @@ class MaxMarginClassifier:
         """Return G without slacks."""
         if self.normalize == "unit" and self._takes("precomputed"):
             raise ValueError(
-                'normalize="unit" needs K(x, x) of new points, which a precomputed kernel does not tell'
+                'normalize="unit" needs K(x, x) of new points, which a precomputed kernel does not have: '
+                "normalise the matrices that you give, and leave normalize out"
             )
         X = data.X
         n_classes = self.classes_.size
@@ -12720,7 +12861,7 @@ class MaxMarginClassifier:
         form = {"normalize": self.normalize, "intercept": self._intercept()}
         if self._takes("linear"):
             if _is_free(form["intercept"]) and _is_mapped(X):
-                X = np.array(X)  # from which a point is subtracted
+                X = np.array(X)  # a copy in memory, from which a point is subtracted
             G = features(X, signs, **form)
         else:
             params = {name: getattr(self, name) for name in _kernel_class(self.kernel).takes}
@@ -12728,14 +12869,14 @@ class MaxMarginClassifier:
                 # "scale" depends on the sample weights, which representations do not know.
                 sigma2 = params.pop("sigma2", None)
                 params["gamma"] = _gamma_of(self.gamma, sigma2, X, data.weights)
-            # Values of "ntk" take too long to be evaluated for every product.
+            # To evaluate "ntk" for every product would take too long.
             is_stored = callable(self.kernel) or self.kernel in ("precomputed", "ntk")
             make = gram if is_stored or X.shape[0] <= _STORED_POINTS else lazy_gram
             G = make(X, signs, kernel=self.kernel, **form, **params)
         return G if n_classes == 2 else pair_gram(G, data.labels, n_classes)
 
     def _solve(self, hard, data):
-        """Return G and the `Result` that f is made of; set what is certified, and warn where that is less than asked.
+        """Return G and the `Result` for f; set the certified attributes, and warn if the interval is wider than asked.
 
         ``hard`` is G without slacks.
         """
@@ -12759,29 +12900,32 @@ class MaxMarginClassifier:
         return G, result
 
     def _with_slacks(self, hard, weights, C):
-        """Return G with slacks that weigh C times the weights of the points."""
+        """Return G with slacks whose weights are C times the weights of the points."""
         weights = np.repeat(weights, self.classes_.size - 1)
         if self.loss == "hinge":
             return hard.with_cost(C * weights)
         return hard.with_ridge(0.5 / weights / C)
 
     def _refuse_C(self, weights, scale):
-        """Refuse a C whose slacks weigh less than rounding, or where rounding hides the points."""
+        """Raise an error for a C so small that rounding hides its slacks, or so large that rounding hides the
+        points."""
         low, high = (limit / scale * (1.0 if self.loss == "hinge" else 0.5) for limit in _RATIOS)
-        # Numbers inwards: so the costs, or ridges, are in range, too, whichever way they are rounded.
+        # Round the limits inwards, so that the costs or ridges are in range, too, whichever way they are rounded.
         least = low / weights.min() * (1.0 + _LAST)
         largest = high / weights.max() * (1.0 - _LAST)
         if not least <= self.C <= largest:
             remedy = ", or C=inf, the hard margin" if self.C > largest else ""
             raise ValueError(
-                f"C={self.C:g} must be from {_written(least, 2, _UP)} to {_written(largest, 2, _DOWN)}, as max_i G_ii "
-                f"is {scale:g}: give one in this range{remedy}; if columns have different units, StandardScaler() first"
+                f"C={self.C:g} must be from {_written(least, 2, _UP)} to {_written(largest, 2, _DOWN)}, because "
+                f"max_i G_ii is {scale:g}: give a C in this range{remedy}; if columns have different units, use "
+                "StandardScaler() first"
             )
 
     def _refuse_no_margin(self, data, result, C):
-        """Raise an error if points, or a pair that contradicts, prove that nothing separates the classes.
+        """Raise an error if a mixture of points, or two contradicting points, prove that nothing separates the classes.
 
-        Equal points prove it, whatever rounding hides, unless they are rows of a precomputed kernel.
+        Two equal points of different classes prove it whatever rounding hides, unless they are rows of a precomputed
+        kernel.
         """
         is_proved = result.status == "infeasible"
         pair = None
@@ -12800,12 +12944,12 @@ class MaxMarginClassifier:
         if is_proved:
             raise ValueError(
                 f"no function separates the classes with a margin above {_written(result.upper, 1, _UP)}: {witness}; "
-                f"give a finite C, such as C={float(f'{C:.0e}'):g}, and choose it by cross-validation; max_margin and "
-                "witnesses study points without a margin"
+                f"give a finite C, such as C={float(f'{C:.0e}'):g}, and choose it by cross-validation; to study points "
+                "without a margin, use max_margin and witnesses"
             )
 
     def _advice_on_interval(self):
-        """Say what is known of the margin, and what would narrow the interval."""
+        """Return a text that says what is known of the margin, and what would narrow the interval."""
         lower, upper = self.interval_
         if self.status_ == "max_iter":
             remedy = (
@@ -12824,13 +12968,13 @@ class MaxMarginClassifier:
         )
 
     def _set_predictor(self, G, data, result):
-        """Keep what scores new points, and set the coefficients of f in the coordinates of the points of the user."""
+        """Keep what scores new points, and set the coefficients of f for the points that the user gave."""
         X = data.X
         n_classes = self.classes_.size
         constant = _constant(G.intercept)
         self.kernel_ = G.kernel
-        # 1. What scores new points.  Sums over points may cancel so far that rounding of their terms would hide a small
-        # margin: so the sums are multiplied, and not the weights.
+        # 1. Keep what scores new points.  The sums over points are multiplied by the scale, and not the weights: the
+        #    terms of a sum may cancel so far that rounding the weights once more would hide a small margin.
         weights, multiple = self._weights(G, result)
         if result.separator is None:
             scores = G._scores(weights[None])
@@ -12840,7 +12984,7 @@ class MaxMarginClassifier:
             scale = 1.0
         self._scores = scores._replace(common=scale * scores.common)
         self._bias = scale * result.bias
-        # 2. The coefficients of points, and of columns
+        # 2. Set the coefficients of points and of columns.
         if self._takes("linear"):
             if n_classes == 2:
                 table = (weights * (2.0 * data.labels - 1.0))[None]
@@ -12860,13 +13004,13 @@ class MaxMarginClassifier:
             coefficients = scores.coefficients
             of_constant = constant**2 * self._scores.common * coefficients.sum(axis=1)
             if self._takes("precomputed"):
-                # New rows have K(x, x_i) for the points that were left out, too.
+                # New rows also have K(x, x_i) for the points that were left out.
                 self._scores = self._scores._replace(
                     places=data.rows[support], d=self.n_features_in_
                 )
         self.dual_coef_ = multiple * scores.common * coefficients
         self.intercept_ = of_constant + self._bias
-        # 3. The points of the support
+        # 3. Set the points of the support.
         self.support_ = data.rows[support]
         self.n_support_ = np.bincount(data.labels[support], minlength=n_classes)
         vectors = X[:0, :0] if self._takes("precomputed") else X[support]
@@ -12874,11 +13018,11 @@ class MaxMarginClassifier:
         self.support_vectors_ = vectors if is_kept else np.array(vectors, dtype=np.float64)
 
     def _weights(self, G, result):
-        """Return weights v, and t for f of the weights t v: without slacks the least margin is 1 then.
+        """Return (v, t): f has the weights t v.
 
-        With a cost v are the weights that the solver has brought to this scale.  With squared slacks t minimizes the
-        objective with max(0, 1 - t m_i), for the margins m without the ridge, as at a large C the slacks r_i v_i have
-        lost their digits.
+        Without slacks t makes the least margin of f equal to 1.  With a cost the solver has scaled v, and t is 1.  With
+        squared slacks t minimizes the objective with the slacks max(0, 1 - t m_i), for the margins m without the ridge,
+        because at a large C the slacks r_i v_i have lost their digits.
         """
         if G._has_cost:
             return result.alpha, 1.0
@@ -12902,25 +13046,25 @@ class MaxMarginClassifier:
         Parameters
         ----------
         X : array, data frame, SciPy sparse matrix or memory-mapped array, shape (m, d)
-            The points; for a precomputed kernel (m, n), the values K(x, x_i) for all n training points.
+            The points.  For a precomputed kernel X has K(x, x_i) for all n training points, (m, n).
 
         Returns
         -------
         scores : array, shape (m,) or (m, n_classes)
-            Positive where classes_[1] is predicted; with several classes, the largest score in a row is that of the
-            predicted class.
+            For two classes, f(x) is positive if classes_[1] is predicted.  For several classes, a row has the f_c(x),
+            and the class with the largest score is predicted.
 
         Raises
         ------
         NotFittedError
             `fit` has not been called.  Without scikit-learn the error is a ValueError and an AttributeError.
         ValueError
-            The number of columns, their names or their order differ from those in `fit`, or values are not finite.
+            The number, the names or the order of the columns differ from those in `fit`, or values are not finite.
 
         Warns
         -----
         UserWarning
-            The names of columns are text in `fit` and not here, or the other way round.
+            The column names are text in `fit` and not here, or the other way round.
         """
         if not hasattr(self, "dual_coef_"):
             raise _known_as("NotFittedError", _NotFittedError)(
@@ -12943,7 +13087,8 @@ class MaxMarginClassifier:
         return scores[:, 0] if self.classes_.size == 2 else scores
 
     def _check_columns(self, names):
-        """Refuse columns of other names than in fit, or in another order; a frame against an array tells nothing."""
+        """Raise an error if column names or their order differ from those in fit; an array without names is
+        accepted."""
         known = self._columns
         if not names or not known or names == known:
             return
@@ -12957,18 +13102,18 @@ class MaxMarginClassifier:
         _warn(f"X {has}, but {type(self).__name__} was fitted {was} feature names: {_SAME_COLUMNS}")
 
     def predict(self, X: Any) -> Array:
-        """Return the predicted classes, (m,), of the rows of X, (m, d); errors are those of `decision_function`."""
+        """Return the predicted classes, (m,), of the rows of X, (m, d); raise the errors of `decision_function`."""
         scores = self.decision_function(X)
         if scores.ndim == 1:
             return self.classes_[(scores > 0.0).astype(int)]
         return self.classes_[scores.argmax(axis=1)]
 
     def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """Return the share of the rows of X, (m, d), that are predicted to be of their classes y, (m,).
+        """Return the share of the rows of X, (m, d), whose predicted classes are y, (m,).
 
-        sample_weight, (m,), weighs the rows.  Raises ValueError if lengths differ, or a label is missing or no class,
-        TypeError if labels are of another kind than classes_, as text beside numbers, ZeroDivisionError if all weights
-        are 0, and the errors of `predict`.
+        If sample_weight, (m,), is given, each row counts with its weight.  Raise ValueError if lengths differ, or a
+        label is missing or cannot be a class; TypeError if labels and classes_ are of different kinds, such as text and
+        numbers; ZeroDivisionError if all weights are 0; and the errors of `predict`.
         """
         guesses = self.predict(X)
         truth = _class_labels(y, guesses.size)
@@ -12976,17 +13121,17 @@ class MaxMarginClassifier:
         if strange:
             known = ", ".join(_kinds(self.classes_))
             raise TypeError(
-                f"y holds {', '.join(strange)}, and classes_ {known}, which are never equal: give y in the type that "
-                "it had in fit, np.asarray(y).astype(type(model.classes_[0]))"
+                f"y holds {', '.join(strange)}, and classes_ holds {known}, which are never equal: give y the type "
+                "that it had in fit, np.asarray(y).astype(type(model.classes_[0]))"
             )
         if sample_weight is not None:
             sample_weight = _vector(sample_weight, "sample_weight", guesses.size)
         return float(np.average(guesses == truth, weights=sample_weight))
 
-    if not TYPE_CHECKING:  # where any name would pass for an attribute
+    if not TYPE_CHECKING:  # a type checker would accept any name as an attribute
 
         def __getattr__(self, name):
-            """Say what replaces an attribute that SVC has."""
+            """Raise an error that says what replaces an attribute that only SVC has."""
             remedy = ""
             if name in ("predict_proba", "predict_log_proba"):
                 remedy = f": {_PROBABILITIES}"
@@ -12996,7 +13141,7 @@ class MaxMarginClassifier:
             raise AttributeError(message, name=name, obj=self)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what a copy on disk holds: all but the state of the solver, from which ``start`` would go on."""
+        """Return what a saved model holds: all but the state of the solver, which only ``start`` would need."""
         held = {**vars(self), "version": __version__}
         if "result_" in held:
             held["result_"] = held["result_"]._replace(state=("", []))
@@ -13009,13 +13154,13 @@ class MaxMarginClassifier:
         vars(self).update(held)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # The version comes first, as the parts of the state may be unknown to another version.
+        # The version comes first, because another version may not know the parts of the state.
         return _blank, (type(self), __version__), self.__getstate__()
 
 
 def _fill_cache():
-    """Compile what the usual calls need, print a line for each step, and say where the code is kept."""
-    # Products with so many points are shared among threads, and points so far apart have a margin.
+    """Compile what the usual calls need, and print a line for each step and where the compiled code is kept."""
+    # With so many points threads share a product, and points so far apart have a margin.
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 3, 1500)
     X = rng.normal(size=(1500, 300)) + 6.0 * np.eye(3, 300)[labels]
@@ -13030,7 +13175,7 @@ def _fill_cache():
     winnow(X, max_iter=3)
     for kernel, C in itertools.product(("rbf", "linear"), (1.0, math.inf)):
         print(f"compiling MaxMarginClassifier({kernel!r}, C={C})", flush=True)
-        # A Gaussian kernel of few coordinates is summed line by line; few rows have a matrix.
+        # Few columns and few rows have other compiled code: a Gaussian kernel summed line by line, and a stored matrix.
         for points in (X, X[:, :20], X[:100, :20], X[:100]):
             for classes in (labels, labels > 0):
                 MaxMarginClassifier(kernel, C=C).fit(points, classes[: len(points)]).predict(points)
@@ -13038,6 +13183,7 @@ def _fill_cache():
     print(f"compiled code is in {kept}")
 
 
-# `python -m` runs this file as `__main__`: compile under the module's own name, by which other processes look for code.
+# `python -m` runs this file as `__main__`.  Compile under the module's own name, because other processes look for
+# compiled code under this name.
 if __name__ == "__main__":
     importlib.import_module(__spec__.name if __spec__ else "fastmargin")._fill_cache()

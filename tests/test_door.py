@@ -399,7 +399,7 @@ def test_bounds_that_an_error_names_are_taken(weights):
         model = fm.MaxMarginClassifier("precomputed", C=1e40, fit_intercept=False)
         with pytest.raises(ValueError) as caught:
             model.fit(K, [0, 1], weights)
-        named = re.search(r"from (\S+) to (\S+), as max_i G_ii", str(caught.value)).groups()
+        named = re.search(r"from (\S+) to (\S+), because max_i G_ii", str(caught.value)).groups()
         for bound, beyond in zip(map(float, named), (0.8, 1.25), strict=True):
             model.set_params(C=bound).fit(K, [0, 1], weights)
             with pytest.raises(ValueError, match=r"\bC=.* must be"):
