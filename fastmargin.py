@@ -382,7 +382,7 @@ def _refuse_version(version):
             if version
             else "an earlier fastmargin, which stored no version,"
         )
-        raise ValueError(f"the model was saved by {by} and this is {__version__}: fit it again")
+        raise ValueError(f"the model was saved by {by} and this is {__version__}: fit it anew")
 
 
 def _is_result(start):
@@ -1803,7 +1803,7 @@ def _append(face, row, x, g, k, i, eps):
         sign, slope, total = _flat_direction(face, row, g, k, i, d)
         longest = np.inf if sign > 0.0 else x[i]
         t, blocking = _ratio_test(x, P, k, d, longest)
-        # 2.  If nothing bounds the step, the direction is a witness, or else i enters.
+        # 2. If nothing bounds the step, the direction is a witness, or else i enters.
         if t == np.inf:
             if total > 0.0 and math.sqrt(max(pivot, 0.0)) <= eps * total:
                 x[:] = 0.0
@@ -1811,10 +1811,10 @@ def _append(face, row, x, g, k, i, eps):
                 _move(face, x, k, d, 1.0, -1)
                 return -1
             break
-        # 3.  If the minimum comes before the bound, i enters.
+        # 3. If the minimum comes before the bound, i enters.
         if t * pivot > abs(slope):
             break
-        # 4.  Go to the bound.  A point leaves the face, and i is tried again; or x_i itself is 0.
+        # 4. Go to the bound.  A point leaves the face, and i is tried again; or x_i itself is 0.
         x[i] = max(x[i] + sign * t, 0.0)
         k = _move(face, x, k, d, t, blocking)
         if blocking < 0:
@@ -3201,8 +3201,8 @@ class Gram:
         """
         if not self._has_rows:
             raise TypeError(
-                f"{self._kind()} has no coordinates: make G by features(X, y), or pairs of features(X), for a linear "
-                "kernel; G.block(rows, columns) has entries of any G"
+                f"{self._kind()} has no coordinates: make G by features(X, y) for the linear kernel, or use "
+                "G.block(rows, columns) for entries of G"
             )
         index = np.arange(self.n)[index]
         rows = self._with_constant(self._values.coordinates(index), self._constant)
@@ -4819,10 +4819,10 @@ def gram(
         an instance of your own subclass of `Kernel`, which defines `_fill`, `diagonal` and `rounding`;
         "precomputed": X is the matrix;
         a function ``kernel(A, B)`` that returns the values K(a_i, b_j), (k, m), for two sets of points, (k, d) and
-        (m, d), which are copies in float64.  It must be symmetric and positive semi-definite.  Its points may be of
-        any kind: X is then a list of texts, graphs or other objects, and the function is given lists of them.
-        Of a matrix and a function intervals are those of the matrix that is kept: an asymmetry of up to 1e-6 of the
-        largest K(x, x), as single precision leaves, is averaged away.
+        (m, d), which are copies in float64.  It must be symmetric and positive semi-definite.  Points may also be
+        texts, graphs or other objects: X is then a list of them, and the function gets lists of them.
+        For a matrix or a function, an asymmetry of up to 1e-6 of the largest K(x, x), as in single precision, is
+        averaged away, and intervals hold for the averaged matrix.
     normalize : {"unit", "max", None}
         "unit" divides K_ij by sqrt(K_ii K_jj), so that G_ii = 1 (ramdas14).  "max" divides by max_i K_ii, so that
         G_ii <= 1 (ji21).  None leaves K as it is.  The default is "unit" in all functions, because the papers assume
@@ -4845,9 +4845,8 @@ def gram(
     Returns
     -------
     G : Gram over a matrix
-        ``numpy.asarray(G)`` is the signed matrix.  G knows its labels and its kernel, and scores new points by
-        ``G.decision_function``; for this it keeps the points.  Without y it is K: see `pair_gram` and
-        `Gram.signed`.
+        ``numpy.asarray(G)`` is the signed matrix.  G keeps its labels, its kernel and the points, so that
+        ``G.decision_function`` scores new points.  Without y, G is the unsigned K: see `pair_gram` and `Gram.signed`.
 
     Raises
     ------
@@ -4968,7 +4967,7 @@ def lazy_gram(
     """
     if callable(kernel) or kernel == "precomputed":
         raise ValueError(
-            f"kernel={kernel!r} has no values on demand, which lazy_gram needs: use gram(X, y, kernel=...)"
+            f"lazy_gram takes the name of a kernel or a Kernel, and not kernel={kernel!r}: use gram(X, y, kernel=...)"
         )
     X, signs = _points_and_signs(X, y, kernel, intercept)
     kernel, points = _kernel_and_points(X, kernel, normalize, intercept, params)
@@ -5224,8 +5223,8 @@ def pair_gram(
     labels = _labels(labels, len(K), "labels", range(n_classes)).astype(np.int64)
     _refuse_beyond_memory(
         64 * len(K) * n_classes,  # three numbers for each pair, and its weights and margins
-        f"the pairs of {len(K)} points and n_classes = {n_classes} classes take {{}}: number only the classes that occur, "
-        "np.unique(labels, return_inverse=True)[1]",
+        f"the pairs of {len(K)} points and n_classes = {n_classes} classes take {{}}: number only the classes that "
+        "occur, np.unique(labels, return_inverse=True)[1]",
     )
     _scale_of(K)
     pairs = _Pairs.of_labels(K, labels, n_classes)
@@ -5259,24 +5258,24 @@ def _add_pair_block(K, point, right, wrong, other, other_right, other_wrong, out
 # ======================================================================================================
 
 
-# Rounding.  A product gives G v and ||v||_G^2 as computed; the `Rounding` of G bounds how far they are from the true
-# ones.  A `_Separator` holds margins and a length with these bounds.  `_ends` moves each by its bound in the direction
-# in which lower <= rho <= upper stays true, and divides them.  The few operations after the product, a root, a quotient
-# and a difference, err by `_LAST` at most, relative to their result.  So upper - lower is the gap of the numbers as
-# computed, plus ``blur``, the width due to these bounds.
+# Rounding.  A product computes G v and ||v||_G^2; the `Rounding` of G bounds the errors of these numbers.  A
+# `_Separator` holds margins and a length with these bounds.  `_ends` moves each by its bound in the direction in which
+# lower <= rho <= upper stays true, and divides them.  The few operations after the product, a root, a quotient and a
+# difference, err by `_LAST` at most, relative to their result.  So upper - lower is the gap of the computed numbers
+# plus ``blur``, the width due to these bounds.
 #
-# With a cost lower is 1 / sqrt(2 P) of a multiple of alpha and a bias, `_with_plain_slacks`, and upper 1 / sqrt(2 D) of
-# a multiple of p at which no weight exceeds its cost, `_upper_end`.  No term of P is below 0, and D is at least half of
-# its first term, so that neither cancels.
+# With a cost, `_with_plain_slacks` has lower, 1 / sqrt(2 P) for a multiple of alpha and a bias, and `_upper_end` has
+# upper, 1 / sqrt(2 D) for a multiple of p at which no weight exceeds its cost.  No term of P is below 0, and D is at
+# least half of its first term, so that no digits cancel.
 
 
 class Bounds(NamedTuple):
-    """An interval around the margin rho, as some alpha and p prove it: what `drive` takes from its ``interval``.
+    """An interval that some alpha and p prove for the margin rho; the option ``interval`` of `drive` returns one.
 
     Attributes
     ----------
     lower, upper : float, lower <= rho <= upper
-    blur : float, the part of upper - lower that is due to rounding; of lower only where the margin is above 0
+    blur : float, the part of upper - lower that is due to rounding; lower counts only if its margin is above 0
     bias : float, the best bias of alpha; 0 unless the intercept is free
 
     Examples
@@ -5292,11 +5291,11 @@ class Bounds(NamedTuple):
 
 
 class _Separator(NamedTuple):
-    """A separator w, such as sum_i v_i y_i phi(x_i), with a bias b, as far as rounding lets it be known.
+    """A separator w, such as sum_i v_i y_i phi(x_i), and a bias b, with bounds on their rounding errors.
 
-    m, error : its margins, (n,), as computed, and how far they may be off
-    length, shortest, longest : ||w|| as computed, the least and the most that it can be
-    bias : b, which m has in it
+    m, error : the computed margins, (n,), and bounds on their errors
+    length, shortest, longest : the computed ||w||, a lower bound and an upper bound
+    bias : b, which m includes
     """
 
     m: Array
@@ -5315,7 +5314,7 @@ def _no_separator(n):
 
 
 def _separator(G, v, norm2, m, rounding, reach, relative_lengths=1.0, bias=None):
-    """Return the `_Separator` of weights v by ||v||_G^2 and G v as computed; without a bias with the best one.
+    """Return the `_Separator` of weights v from the computed ||v||_G^2 and G v; without a bias, take the best one.
 
     ``reach`` is sum_i l_i |v_i|, or a bound on it, for the ``relative_lengths`` l_i.
     """
@@ -5324,8 +5323,8 @@ def _separator(G, v, norm2, m, rounding, reach, relative_lengths=1.0, bias=None)
     error = _LAST * np.abs(m) + scale * rounding.lost
     error += scale * (rounding.margins * reach) * relative_lengths
     if G.free_labels is not None:
-        # m + b y cancels what the m_i have in common, as for points far from the origin, but not their errors.
-        # `products` may keep its m, so that this is another array.
+        # For points far from the origin, m + b y cancels, but the errors of the m_i remain.  The caller may keep its m,
+        # so that this is a new array.
         bias = _best_bias(G.free_labels, m) if bias is None else bias
         m = m + bias * G.free_labels
         error += _LAST * np.abs(m)
@@ -5342,12 +5341,12 @@ def _separator(G, v, norm2, m, rounding, reach, relative_lengths=1.0, bias=None)
 def _ends(separator, slacks=None, goal=1.0):
     """Return an interval around the margin of a separator, rounded outwards.
 
-    It is min_i m_i / ||w||; or a function ``slacks`` of ||w|| and of the slacks with which all margins reach ``goal``,
-    both over ``goal``.
+    The margin is min_i m_i / ||w||.  With a function ``slacks`` it is slacks(||w|| / goal, xi / goal), where xi are the
+    slacks with which all margins reach ``goal``.
     """
     m, error, _, shortest, longest, _ = separator
     if slacks is None:
-        # A margin below 0 is the lowest over the shortest length.
+        # If a margin is below 0, its quotient is the lowest at the shortest length.
         least = (m - error).min()
         most = (m + error).min()
         under = shortest if least <= 0.0 else longest
@@ -5367,9 +5366,9 @@ def _ends(separator, slacks=None, goal=1.0):
 
 @njit(cache=_CACHE, error_model="numpy")
 def _with_slacks(length, slacks, ridge):
-    """Return 1 / sqrt(length^2 + sum_i slack_i^2 / r_i), or 0 where a point without ridge has a slack.
+    """Return 1 / sqrt(length^2 + sum_i slack_i^2 / r_i), or 0 if a point without a ridge has a slack.
 
-    It is 0, too, where the length and all slacks are 0, which underflow alone brings.
+    Return 0, too, if the length and all slacks are 0, which only underflow causes.
     """
     terms = np.zeros(slacks.size)
     largest = length
@@ -5379,7 +5378,7 @@ def _with_slacks(length, slacks, ridge):
             largest = max(largest, terms[i])
     if largest == 0.0 or largest == math.inf:
         return 0.0
-    # The largest term is taken out, so that no square can overflow.
+    # All terms are divided by the largest, so that no square can overflow.
     for i in range(slacks.size):
         terms[i] /= largest
     high, low = _precise_dot(terms, terms)
@@ -5387,7 +5386,7 @@ def _with_slacks(length, slacks, ridge):
 
 
 def _margin_with_slacks(G):
-    """Return the function of ||w|| and of slacks that is the margin of G with slacks; None without a ridge and cost."""
+    """Return the margin with slacks as a function of ||w|| and the slacks; None if G has no ridge and no cost."""
     if G._has_ridge:
         return lambda length, slacks: _with_slacks(length, slacks, G._spread(G.ridge))
     if G._has_cost:  # 1 / sqrt(length^2 + 2 sum_i cost_i slack_i)
@@ -5399,10 +5398,10 @@ def _margin_with_slacks(G):
 
 @njit(cache=_CACHE, fastmath=_FAST, error_model="numpy")
 def _minimizing_step(m, rise, ridge, slope, curvature, width=math.inf):
-    """Minimize slope t + curvature t^2 / 2 + sum_i loss_i(1 - m_i - t rise_i), falling at t = 0.
+    """Return the t that minimizes slope t + curvature t^2 / 2 + sum_i loss_i(1 - m_i - t rise_i), which falls at 0.
 
-    The loss of a slack x is 0 below 0, x^2 / (2 ridge_i) up to ``width``, and linear from there.  Newton steps on the
-    derivative, which is piecewise linear, between known bounds of its zero.
+    The loss of a slack x is 0 below 0, x^2 / (2 ridge_i) up to ``width``, and linear from there.  The method is
+    Newton's for the zero of the derivative, which is piecewise linear, between known bounds of the zero.
     """
     t = 1.0
     low = 0.0
@@ -5421,23 +5420,23 @@ def _minimizing_step(m, rise, ridge, slope, curvature, width=math.inf):
                     fall += width * pull
         root = fall / bend
         if abs(root - t) <= 1e-10 * t:
-            t = root  # where a large C is multiplied by the square of what is left, more digits count
+            t = root  # one more step: a large C multiplies the square of the error of t
             break
         if root > t:
             low = t
         else:
             high = t
-        # Where only linear losses fall, the root is infinite, as high is at first.
+        # If only linear losses fall, the root is infinite; high is infinite at first, too.
         t = root if low < root < high else min(0.5 * (low + high), 4.0 * t)
     return t
 
 
 def _with_squared_slacks(G, v, separator):
-    """Return [] or [(w, slacks, goal)] for `_ends`: v without its ridge, and the margin that its best slacks reach.
+    """Return [] or [(w, slacks, goal)] for `_ends`: v without its ridge, and the goal of its best slacks.
 
-    With a ridge v has the coordinates (w, sqrt(r_i) v_i).  The last ones stand for slacks r_i v_i, but other slacks
-    make separators, too: those that bring all margins of w, m_i - r_i v_i, to ``goal``.  The proven m_i must be above
-    0, so that lower > 0 means G v > 0.
+    With a ridge, v has the coordinates (w, sqrt(r_i) v_i).  The coordinates sqrt(r_i) v_i are slacks r_i v_i, but other
+    slacks are feasible, too: the slacks that bring all margins of w, which are m_i - r_i v_i, to ``goal``.  The proven
+    m_i must be above 0, so that lower > 0 means G v > 0.
     """
     m, error, length, _, longest, _ = separator
     total = _total(v)
@@ -5464,8 +5463,9 @@ def _with_squared_slacks(G, v, separator):
 def _best_multiple(m, norm2, cost, y, t):
     """Return the t >= 0 of least t^2 norm2 / 2 + min_b sum_i cost_i max(0, 1 - t m_i - b y_i), from a guess t.
 
-    The least sum is convex and piecewise linear in t.  Of two of its pieces, sum - t rise, one to either side of the
-    best t, the larger is a lower bound, whose minimum is the next t: that of a piece, or where the two meet.
+    The least sum is convex and piecewise linear in t.  Take two of its pieces, sum - t rise, one on either side of the
+    best t.  The larger piece is a lower bound.  The next t minimizes this bound: it is the minimizer of a piece, or the
+    t at which the pieces meet.
     """
     best = 0.0
     least = math.inf
@@ -5492,9 +5492,9 @@ def _best_multiple(m, norm2, cost, y, t):
 
 
 def _with_plain_slacks(G, v, separator):
-    """Return [(w, slacks, goal), ...] for `_ends`: v, or nothing, with biases, and margins that slacks may reach.
+    """Return [(w, slacks, goal), ...] for `_ends`: w = 0 and the separator v, each with a bias and two goals.
 
-    Slacks that rounding alone leaves are costly where C is large: so goals that are smaller by 2^-48 are tried, too.
+    If C is large, slacks that are rounding errors cost much: so goals that are smaller by 2^-48 are tried, too.
     """
     y = G.free_labels
     proven = separator.m - separator.error
@@ -5519,20 +5519,20 @@ def _with_plain_slacks(G, v, separator):
 
 
 def _lower_end(G, v, separator):
-    """Return (lower, computed, bias): the largest margin that weights v prove, the same as computed, and its bias."""
+    """Return (lower, computed, bias): the largest margin that weights v prove, the computed margin, and its bias."""
     # 1. min_i (G v)_i / ||v||_G, or with slacks
     if G._has_cost:
         found = _with_plain_slacks(G, v, separator)
     else:
         found = [(separator,), *_with_squared_slacks(G, v, separator)]
     lowers = [_ends(*of)[0] for of in found]
-    best = int(np.argmax(lowers))  # NaN, if there is one: it must show
+    best = int(np.argmax(lowers))  # the place of a NaN, if there is one, because a NaN must show
 
     # 2. At least -sqrt(s), by Cauchy-Schwarz for every v
     floor = -math.sqrt(G.scale) * (1.0 + G.rounding().margins + 2.0 * _LAST)
     lower = float(np.maximum(lowers[best], floor))
 
-    # 3. A margin of at most 0 as computed decides nothing, and its rounding would only ask for more products.
+    # 3. A computed margin of at most 0 decides nothing, and its rounding would only ask for more products.
     computed = max(_ends(w.as_computed(), *others)[0] for w, *others in found)
     return lower, computed if computed > 0.0 else lower, found[best][0].bias
 
@@ -5547,9 +5547,10 @@ def _largest_multiple(G, v):
 
 
 def _upper_end(total, length, multiple):
-    """Return 1 / sqrt(2 D) for D = t total - t^2 length^2 / 2 at the best t <= multiple; without a cost length / total.
+    """Return 1 / sqrt(2 D) for D = t total - t^2 length^2 / 2 at the best t <= multiple.
 
-    D <= P for weights t v of this length and sum, none of which exceeds its cost.
+    D <= P for weights t v of this length and sum if none of them exceeds its cost.  If G has no cost, ``multiple`` is
+    infinite, and 1 / sqrt(2 D) is length / total.
     """
     if not multiple * length * length < total:
         return length / total
@@ -5557,55 +5558,57 @@ def _upper_end(total, length, multiple):
 
 
 def _by_product(G, v, norm2, m, rounding, bias=None):
-    """Return the `_Separator` of ||v||_1 <= 1 by v'Gv and G v as a product has them.
+    """Return the `_Separator` of a v with ||v||_1 <= 1 from the v'Gv and G v of a product.
 
-    Raise ValueError where not even the errors of the kernel explain v'Gv < 0.
+    Raise ValueError if v'Gv is further below 0 than the errors of the kernel explain.
     """
     if norm2 < -rounding.square * G.scale:
         rounding = rounding._replace(square=G._error_of_squares())
     if norm2 < -rounding.square * G.scale:
         raise ValueError(
-            f"G is not positive semi-definite: v'Gv = {norm2:g} at a v with ||v||_1 <= 1"
+            f"G is not positive semi-definite: v'Gv = {norm2:g} for a v with ||v||_1 <= 1; give another kernel, or a "
+            "ridge"
         )
     lengths = G._relative_lengths()
     return _separator(G, v, norm2, m, rounding, float(lengths @ np.abs(v)), lengths, bias)
 
 
 def _by_products(G, alpha, p, rounding, precise, multiply):
-    """Return alpha and p, brought to ||v||_1 <= 1, each with its `_Separator` by a fresh product, and sum p."""
-    # 1. alpha = 0, and an alpha that is p, take no product of their own.
+    """Return alpha and p, scaled to ||v||_1 <= 1, each with its `_Separator` from a fresh product, and sum p."""
+    # 1. alpha takes no product of its own if it is 0 or is p.
     points = [_unit_range(p)]
     if alpha is not p and alpha.any():
         points.append(_unit_range(alpha))
 
-    # 2. Multiply, in twice the working precision if that is wanted and G can.
+    # 2. Multiply, in twice the working precision if ``precise`` and G can.
     if precise or multiply is None:
         found = [G._measured(v, precise) for v in points]
     else:
         found = [(*multiply(v), rounding) for v in points]
 
-    # 3. With a free intercept p is tilt = |y'p| away, in ||.||_1, from half its weight in each class.
+    # 3. With a free intercept, p is tilt = |y'p| away, in ||.||_1, from having half of its weight in each class.
     tilt = 0.0
     if G.free_labels is not None:
         tilt = abs(sum(_precise_dot(G.free_labels, points[0])))
         if tilt > 1e-6:
             raise ValueError(
-                "p must have half its weight in each class, as that of momentum and max_margin has"
+                'p must have half of its weight in each class for intercept="free", as the p of momentum and of '
+                "max_margin has"
             )
-    # Relative to sum p >= 1/2 that is at most 2 tilt, which is doubled for rounding.
+    # Relative to sum p >= 1/2, this distance is at most 2 tilt; the factor 4 covers rounding.
     seen = [
         (v, _by_product(G, v, norm2, m, own._replace(length=own.length + 4.0 * tilt)))
         for v, (norm2, m, own) in zip(points, found, strict=True)
     ]
-    # Balanced by smaller weights, so that none exceeds its cost, p loses as much.
+    # p is balanced by smaller weights, so that no weight exceeds its cost; its sum falls by tilt.
     total = math.fsum(points[0]) - tilt
     return seen[-1] if alpha.any() else (alpha, _no_separator(G.n)), seen[0], total
 
 
 def _by_recurrences(G, alpha, p, rounding, held, drift):
-    """Do as `_by_products`, by the products ``held`` that a loop keeps; return None where squares may leave the range.
+    """Do the same as `_by_products` with the products ``held`` of a loop; return None if squares may leave the range.
 
-    Errors are taken relative to ||v||_1; lengths of points would take longer.
+    Errors are relative to ||v||_1; relative lengths of points would take longer.
     """
     total = _total(p)
     size = _norm1(alpha)
@@ -5613,7 +5616,7 @@ def _by_recurrences(G, alpha, p, rounding, held, drift):
     margins = rounding.margins + drift
     if not (1e-250 < min(squares) and max(squares) < 1e250 and margins < 1.0):
         return None
-    # v'm, a sum of n terms, errs by as much as the m_i and the sum.
+    # The error of v'm, a sum of n terms, is that of the m_i plus that of the sum.
     sums = 1.01 * _sum_error(p.size + 8)
     tilt = 0.0
     if G.free_labels is not None:
@@ -5631,11 +5634,11 @@ def _by_recurrences(G, alpha, p, rounding, held, drift):
 
 
 def _interval(G, alpha, p, precise=False, held=None, drift=0.0, multiply=None):
-    """Return the `Bounds` that weights alpha, and p >= 0 of any sum, prove; for checked input.
+    """Return the `Bounds` that weights alpha, and p >= 0 of any sum, prove; the input is checked already.
 
-    Without ``held`` it takes fresh products, which have the last word.  ``held`` is (G alpha, G p) as a loop has
-    updated them: entries may be wrong by ``drift`` s ||.||_1 more than those of a product.  ``multiply(v)`` may
-    return (v'Gv, G v) in place of G.
+    Without ``held``, the products are fresh.  ``held`` is (G alpha, G p) as a loop has updated them: errors of entries
+    may be larger than those of a product by ``drift`` s ||.||_1.  If ``multiply`` is given, multiply(v) returns
+    (v'Gv, G v) in place of G.
     """
     rounding = G.rounding()
     if held is None:
@@ -5645,16 +5648,17 @@ def _interval(G, alpha, p, precise=False, held=None, drift=0.0, multiply=None):
         if found is None:
             return Bounds(-math.inf, math.inf, math.inf)
     (v, of_alpha), (share, of_p), total = found
-    # 1. The ends, and blur: their distance, less that of the ends as computed
+    # 1. The ends, and blur: their distance minus that of the computed ends
     multiple = _largest_multiple(G, share)
     upper = float(_upper_end(total, of_p.longest, multiple) * (1.0 + _LAST))
     lower, computed, bias = _lower_end(G, v, of_alpha)
     gap = max(float(_upper_end(total, of_p.length, multiple)) - computed, 0.0)
     if lower > upper and held is None:
         raise ValueError(
-            f"G is not positive semi-definite: weak duality fails, {lower:g} <= rho <= {upper:g}"
+            f"G is not positive semi-definite: lower = {lower:g} exceeds upper = {upper:g}; give another kernel, or a "
+            "ridge"
         )
-    # 2. The bias of alpha, of which v is a multiple
+    # 2. Scale the bias from v to alpha; v is a multiple of alpha.
     if bias != 0.0 and v.any():
         largest = np.abs(v).argmax()
         bias *= float(alpha[largest]) / float(v[largest])
@@ -5664,10 +5668,10 @@ def _interval(G, alpha, p, precise=False, held=None, drift=0.0, multiply=None):
 def certificate(
     G: GramLike, alpha: ArrayLike, p: ArrayLike, *, precise: bool = False
 ) -> tuple[float, float]:
-    """Prove an interval around the maximum margin rho by weights alpha and p, wherever they come from.
+    """Prove an interval around the maximum margin rho from any weights alpha and p.
 
-    lower <= min_i (G alpha)_i / ||alpha||_G  <=  rho  <=  ||p||_G <= upper, where ||v||_G = sqrt(v' G v).  With a cost
-    rho is the rho_C of `Gram.with_cost`, see the Notes.
+    lower <= min_i (G alpha)_i / ||alpha||_G  <=  rho  <=  ||p||_G <= upper, where ||v||_G = sqrt(v' G v).  With a cost,
+    rho is rho_C of `Gram.with_cost`, see the Notes.
 
     Parameters
     ----------
@@ -5676,22 +5680,23 @@ def certificate(
     alpha : array, shape (n,)
         Any weights.
     p : array, shape (n,)
-        A point of the simplex; it is divided by its sum.  With a free intercept half of its weight must be in each
+        A point of the simplex; it is divided by its sum.  With a free intercept, half of its weight must be in each
         class.
     precise : bool
-        Use products in twice the working precision where G has them.  They take several times as long.
+        Use products in twice the working precision if G has them.  They take several times longer.
 
     Returns
     -------
     lower, upper : float
-        From two products, independent of any algorithm.  They are rounded outwards: the inequalities hold in exact
-        arithmetic.  With a free intercept lower is that of the best bias b.  With a ridge lower is larger where other
-        slacks are better, see the Notes.
+        The interval, from two products and independent of any algorithm.  It is rounded outwards: the inequalities hold
+        in exact arithmetic (Theorem 16, "Rounding in a certificate" in figures/THEOREMS.md).  With a free intercept,
+        lower is the margin with the best bias b.  With a ridge, lower is larger if other slacks are better, see the
+        Notes.
 
     Raises
     ------
-    ValueError
-        Shapes or values are bad, or G turns out not to be positive semi-definite.
+    ValueError, TypeError
+        G, alpha or p has a wrong shape or wrong values, or G turns out not to be positive semi-definite.
 
     See Also
     --------
@@ -5701,7 +5706,7 @@ def certificate(
 
     Notes
     -----
-    The rho that is bounded belongs to the stored rows.  With a dense G it is the rho of every positive semi-definite
+    The interval holds for rho of the stored rows.  With a dense G, it holds for rho of every positive semi-definite
     matrix that rounds to the stored one.
 
     With e = 2^-53, s = max_i G_ii, and d coordinates, rounding widens the interval near the optimum, relative to rho,
@@ -5710,26 +5715,26 @@ def certificate(
         3 n e s / rho^2                         with a dense G,
         (n + d) e (s / rho^2 + 2 sqrt(s) / rho) with features;
         6 e s / rho^2                           with a dense G and ``precise``;
-        40 e + up to e s / rho^2                with features and ``precise``; the second term rounds alpha.
+        40 e + up to e s / rho^2                with features and ``precise``; the second term is the rounding of alpha.
 
-    With a ridge r the slacks of alpha are r_i alpha_i, but any may stand beside f = sum_i alpha_i y_i phi(x_i).  Where
-    G alpha > 0, and all r_i > 0, lower is the larger one of min_i (G alpha)_i / ||alpha||_G and
+    With a ridge r, the slacks of alpha are r_i alpha_i, but f = sum_i alpha_i y_i phi(x_i) may have other slacks.  If G
+    alpha > 0 and all r_i > 0, lower is the larger of min_i (G alpha)_i / ||alpha||_G and
 
-        max_t 1 / sqrt(t^2 ||f||^2 + sum_i max(0, 1 - t y_i f(x_i))^2 / r_i)  <=  rho,
+        max_t 1 / sqrt(t^2 ||f||^2 + sum_i max(0, 1 - t y_i f(x_i))^2 / r_i)  <=  rho.
 
-    whose relative distance from rho falls like the square of that of the first.
+    Near the optimum, the relative distance of this bound from rho is of the order of the square of that of the first.
 
     With a cost C, for every p in the simplex, with half of its weight in each class if the intercept is free,
 
         max_{t, b} 1 / sqrt(t^2 ||f||^2 + 2 sum_i C_i max(0, 1 - t y_i f(x_i) - y_i b))  <=  rho_C
             <=  1 / sqrt(2 t - t^2 ||p||_G^2)  at  t = min(1 / ||p||_G^2, min_i C_i / p_i).
 
-    At the optimum both are equal (proof: "Plain slacks" in figures/THEOREMS.md).
+    At the optimum both bounds are rho_C (Theorem 17, "Plain slacks" in figures/THEOREMS.md).
 
-    Here s is that of the matrix without its ridge, for points of about one length.  Where lengths differ, sqrt(s) is to
-    be read as sum_i p_i sqrt(G_ii), and once in lower as the length of the point of least margin.  lower is never below
-    -sqrt(s), up to rounding.  With a dense G upper never falls below 2.1e-8 sum_i p_i sqrt(G_ii): use
-    features for smaller margins.  Formulas and proof: "Rounding in a certificate" in figures/THEOREMS.md.
+    In the widths above, s is that of G without its ridge, and all points have about one length.  If lengths differ,
+    read sqrt(s) as sum_i p_i sqrt(G_ii) and, once in lower, as the length of the point of least margin.  lower is never
+    below -sqrt(s), up to rounding.  With a dense G, upper is never below 2.1e-8 sum_i p_i sqrt(G_ii): use features for
+    smaller margins.
 
     References
     ----------
@@ -5751,19 +5756,21 @@ def separator_margin(
 ) -> tuple[float, float]:
     """Certify the margin of a separator that you have: an interval around min_i (<z_i, w> + y_i b) / ||w||.
 
-    z_i are the rows of G, y_i the labels, b is a bias, 0 unless the intercept is free.
+    z_i are the rows of G, y_i are the labels, and b is a bias, which is 0 unless the intercept is free.
 
     Parameters
     ----------
-    G : Gram over rows z_i, or over pairs of such; with ``support`` any G of two classes
-        Made by `features`, or by `pair_gram` of such; with a ridge, a cost, or none.  Rows are those of G: give
-        ``normalize=None`` for points as they are.  With ``support`` made by `gram` or `lazy_gram`, without a ridge.
-    w : array, shape (d,); of pairs (n_classes, d), a row for each class; with ``support`` (k,)
-        Not 0.  With ``intercept=c`` the last entry is b / c, for a bias b.  With a free intercept (d,) is a direction,
-        which is given its best bias b; (d + 1,) is w and, last, its own bias b, which has no part in ||w||.
+    G : Gram over rows z_i, or over pairs of such points; with ``support`` any G of two classes
+        `features` makes it, or `pair_gram` from `features`, with or without a ridge or a cost.  w refers to the rows of
+        G: make G with ``normalize=None`` if w refers to the points themselves.  With ``support``, `gram` or `lazy_gram`
+        makes G, without a ridge.
+    w : array, shape (d,); for pairs (n_classes, d), a row for each class; with ``support`` (k,)
+        The separator, not 0.  With ``intercept=c``, its last entry is b / c for a bias b.  With a free intercept, an
+        array (d,) is a direction w, which gets its best bias b; an array (d + 1,) is w and, last, your own bias b,
+        which is no part of ||w||.
     support : array of int, shape (k,), optional
-        The numbers of k points.  Then w are weights y_i alpha_i of f(x) = sum_i y_i alpha_i K(x_i, x) + b, such as
-        ``dual_coef_`` of a support vector machine, and with a free intercept (k + 1,) with b last.
+        The numbers of k points.  Then w has the weights y_i alpha_i of f(x) = sum_i y_i alpha_i K(x_i, x) + b, such as
+        ``dual_coef_`` of a support vector machine; with a free intercept its shape is (k + 1,), with b last.
 
     Returns
     -------
@@ -5774,34 +5781,33 @@ def separator_margin(
     Raises
     ------
     TypeError, ValueError
-        G has no coordinates, as a dense one, and no ``support`` is given; w is of another shape, not finite, or 0; its
-        largest absolute value is not from 1e-100 to 1e100, or its bias is more than 1e100 times as large.  With
-        ``support``: it does not hold different points, which may be an IndexError, too; G does not know its
+        G has no rows, as if it is a matrix, and no ``support`` is given; w has another shape, is not finite, or is 0;
+        its largest absolute value is not from 1e-100 to 1e100, or its bias is more than 1e100 times as large.  With
+        ``support``: support holds a point twice, or a number that no point has (an IndexError); G does not know its
         labels, or has a ridge, pairs of classes, points that were moved, or a kernel that normalize has changed; the
         points cancel, so that ||w|| is 0 up to rounding.
 
     See Also
     --------
     certificate : the interval of weights alpha and p, for any G
-    max_margin : lower over its upper end is the share of the maximum margin that w is certified to have
+    max_margin : lower divided by its upper end is a certified share of the maximum margin
 
     Notes
     -----
-    Pairs: the margin is min (f_{y_i}(x_i) - f_j(x_i)) / (sqrt(2) ||w||) over points i and classes j other than y_i,
+    For pairs, the margin is min (f_{y_i}(x_i) - f_j(x_i)) / (sqrt(2) ||w||) over points i and classes j other than y_i,
     with f_c(x) = <w_c, x>.
 
-    With a ridge r the scale of w matters.  With the slacks xi_i = max(0, 1 - <z_i, w> - y_i b) the margin is
+    With a ridge r, the scale of w matters.  With the slacks xi_i = max(0, 1 - <z_i, w> - y_i b), the margin is
 
         1 / sqrt(N + sum_i xi_i^2 / r_i),   N = ||w||^2;
         for pairs xi = max(0, 1 - (f_{y_i}(x_i) - f_j(x_i)) / 2) and N = ||w||^2 / 2,
 
     where N + sum_i xi_i^2 / r_i is twice the objective of a soft margin.  With a cost C it is 1 / sqrt(2 P), with the
-    same xi and the objective P = N / 2 + sum_i C_i xi_i, which `sklearn.svm.SVC` minimizes.  A lower end over the upper
-    end of `max_margin` is then the root of a share of objectives: how near the model is to the least one.
+    same xi and the objective P = N / 2 + sum_i C_i xi_i, which `sklearn.svm.SVC` minimizes.  Let q be lower divided by
+    the upper end of `max_margin`.  Then the least objective is at least q^2 times that of w.
 
-    The interval is as wide as a few units in the last place of the largest <z_i, w> or bias, over ||w||.  For rows of
-    another library it is 2 (n + d) 2^-53 sqrt(s) wide, s = max_i G_ii.  With ``support`` it is that of a
-    product, see `certificate`.
+    The interval is as wide as a few units in the last place of the largest <z_i, w> or bias, over ||w||.  With
+    ``support``, it is as wide as that of a product, see `certificate`.
 
     Examples
     --------
@@ -5809,10 +5815,10 @@ def separator_margin(
     >>> lower, upper = fm.separator_margin(G, [1.0, 1.0])
     >>> round(lower, 6), round(upper, 6)  # 3 / sqrt(2)
     (2.12132, 2.12132)
-    >>> round(lower / fm.max_margin(G).upper, 6)  # of the largest margin
+    >>> round(lower / fm.max_margin(G).upper, 6)  # a share of the maximum margin
     0.883883
 
-    By points and their weights, as a support vector machine has them, with the bias 0.5:
+    Points with weights, as in a support vector machine, and the bias 0.5:
 
     >>> G = fm.gram([[0.0], [1.0], [3.0]], [-1, 1, 1], gamma=1.0, intercept="free")
     >>> lower, upper = fm.separator_margin(G, [-1.0, 1.0, 0.5], support=[0, 1])
@@ -5828,13 +5834,13 @@ def separator_margin(
     rows = _points_gram(G)
     if not rows._has_rows:
         raise TypeError(
-            f"w needs rows, and {rows._kind()} has none: give the numbers of the points of the weights w, as in "
-            "support=svc.support_, or take features(X, y) for coordinates w"
+            f"w needs a G with rows, and {rows._kind()} has none: if w has weights of points, give their numbers as "
+            "support, such as svc.support_; if w has coordinates, make G by features(X, y)"
         )
     d = rows._width
     shape = (G.store.n_classes, d) if _is_pairs(G) else (d,)
 
-    # 2. Take w apart: with a free intercept its own bias may stand behind it.
+    # 2. Take w apart: with a free intercept, a bias may follow w.
     w, bias = _weights_and_bias(G, w, shape)
     _refuse_no_bias(G, soft, w, bias)
     if bias is None:
@@ -5844,10 +5850,10 @@ def separator_margin(
 
 
 def _refuse_no_bias(G, soft, w, bias):
-    """Refuse a w without its bias where it needs one: slacks belong to a bias."""
+    """Refuse a w without a bias if G has slacks and a free intercept, because slacks depend on the bias."""
     if soft is not None and G.free_labels is not None and bias is None:
         raise ValueError(
-            f"with slacks and a free intercept w must have shape {(w.size + 1,)}: give the bias, too"
+            f"w must have shape {(w.size + 1,)} for a G with slacks and a free intercept: append the bias to w"
         )
 
 
@@ -5870,46 +5876,49 @@ def _weights_and_bias(G, w, shape):
 
 
 def _refuse_other_shape(G, w, shape):
-    """Refuse a w, without its bias, of another shape, or of 0; the error names the shape with a bias, too."""
+    """Refuse a w, without its bias, that has another shape or is 0; the error names the shape with a bias, too."""
     if w.shape == shape and w.any():
         return
     with_bias = "" if G.free_labels is None else f", or {(shape[0] + 1,)} with a bias,"
     has_biases = len(shape) == 2 and w.shape == (shape[0], shape[1] + 1)
-    remedy = "; for a bias of each class give pair_gram features(X, intercept=1.0)" * has_biases
+    remedy = "; for a bias of each class make K by features(X, intercept=1.0)" * has_biases
     if w.shape != shape and w.size == math.prod(shape):
         remedy = f": np.reshape(w, {shape})"
     if G.free_labels is None and w.shape == (shape[0] + 1,):
-        remedy = '; with a bias give G made with intercept="free"'
+        remedy = '; for a bias make G with intercept="free"'
     raise ValueError(
-        f"w must have shape {shape}{with_bias} and not be 0, got shape {w.shape}{remedy}"
+        f"w must have shape {shape}{with_bias} and not be 0; got shape {w.shape}{remedy}"
     )
 
 
 def _margin_of_weights(G, w, support):
-    """Return `separator_margin` of the weights ``w`` of the points ``support``, and of a bias that may stand last."""
-    # 1. Refuse a G of another function than that of the weights.
+    """Return `separator_margin` for the weights w of the points ``support``; a bias may follow the weights."""
+    # 1. Refuse a G whose kernel is not that of the weights.
     G = _checked(G)
     kernel = G.kernel
     if _is_pairs(G) or G._has_ridge:
-        raise ValueError("with support G must be that of two classes, without a ridge")
+        raise ValueError("G must have two classes and no ridge if support is given")
     if G.labels is None:
-        raise ValueError("with support G must know its labels: make it by gram(X, y)")
+        raise ValueError("G must have labels if support is given: make G by gram(X, y)")
     is_linear = kernel is not None and kernel.name == "linear"
     if G.origin is not None or (is_linear and kernel.center is not None):
         raise ValueError(
-            "with support the points must be where they were given, and G has moved them: take "
-            'features(X, y, normalize=None, intercept="free"), and w = coef_'
+            "G must not have moved its points if support is given: make G by "
+            'features(X, y, normalize=None, intercept="free"), and give w = coef_ without support'
         )
     if G.normalize is not None and not kernel.of_distances:
         raise ValueError(
-            f"normalize={G.normalize!r} makes another kernel than that of the weights: give normalize=None"
+            f"G has normalize={G.normalize!r}, so that its kernel is not that of the weights w: make G with "
+            "normalize=None"
         )
 
     # 2. Take w apart.
     n = len(G)
     support = _places(support, n, "support")
     if len(set(support.tolist())) != len(support):
-        raise ValueError("support must hold each point once: add the weights of copies up")
+        raise ValueError(
+            "support must hold each point once: add up the weights of a repeated point"
+        )
     w, bias = _weights_and_bias(G, w, support.shape)
     alpha = np.zeros(n)
     alpha[support] = w * G.labels[support]
@@ -5929,8 +5938,10 @@ def _margin_of_weights(G, w, support):
 
 
 def _at_origin(G, w):
-    """Return (high, low, error): <w, o> = high + low for the point o that the stored rows of G have lost, to twice the
-    working precision, and a bound of its error."""
+    """Return (high, low, error): <w, o> = high + low, in twice the working precision, and a bound on its error.
+
+    o is the origin, which was subtracted from the stored rows of G.
+    """
     if G.origin is None:
         return 0.0, 0.0, 0.0
     high, low = _precise_dot(w, G.origin)
@@ -5939,8 +5950,10 @@ def _at_origin(G, w):
 
 
 def _margin_of_coordinates(G, soft, w, bias, bias_error=0.0):
-    """Return `separator_margin` for ``bias``: numbers whose sum is that of the stored rows, to ``bias_error``; None for
-    the best one."""
+    """Return `separator_margin` for coordinates w.
+
+    The sum of the numbers in ``bias`` is the bias for the stored rows, up to ``bias_error``; None is for the best bias.
+    """
     # 1. Bring w near 1 by a power of two, which is exact; margins of 1 become margins of ``goal``.
     exponent = math.frexp(float(np.abs(w).max()))[1]
     w = np.ldexp(w.astype(np.float64), -exponent)
@@ -5961,18 +5974,17 @@ def _margin_of_coordinates(G, soft, w, bias, bias_error=0.0):
     if G.free_labels is not None:
         if bias is None:
             bias = _best_bias(G.free_labels, m)
-        term = abs(bias)  # pairs, which have a term of their own, have no bias
+        term = abs(bias)  # pairs have no bias; their term is that of the scores
         m += bias * G.free_labels
         error += bias_error * goal / length
 
-    # 4. The least of them decides, or with slacks all.
+    # 4. The least margin decides or, with slacks, all margins.
     error = _LAST * (np.abs(m) + term) + error * length
     return tuple(map(float, _ends(_Separator(m, error, length, length, length), soft, goal)))
 
 
 def _near_the_least(G, w):
-    """Return G on those pairs whose margins may be the least, as far as plain sums tell: few have to be summed up twice
-    as precisely."""
+    """Return G on the pairs whose margins may be the least according to plain sums; only these need precise sums."""
     m = G._margins(w.ravel())
     error = G._rounding().margins * float(np.linalg.norm(w)) * math.sqrt(float(G._diagonal().max()))
     return G._restrict(np.flatnonzero(m <= m.min() + 4.0 * error))
@@ -5981,7 +5993,7 @@ def _near_the_least(G, w):
 def _margins_of(G, w):
     """Return <z_i, w>, the largest term that cancelled in it, and a bound on its error over ||w||.
 
-    On top of this error come a few units in the last place of <z_i, w> and of the largest term.
+    A few units in the last place of <z_i, w> and of the largest term add to this error.
     """
     rows = _points_gram(G)
     error = 2.0 * _sum_error(2 * rows._width + 16) ** 2 * math.sqrt(float(G._diagonal().max()))
@@ -5992,10 +6004,10 @@ def _margins_of(G, w):
 
 
 def contradiction(X: Any, y: ArrayLike) -> tuple[int, int] | None:
-    """Find two equal points with different labels, which no kernel separates: then rho <= 0, whatever rounding does.
+    """Find two equal points with different labels.  No kernel separates them, so that rho <= 0 in exact arithmetic.
 
-    The status "infeasible" only says that there is no margin above some eps.  For the linear kernel and "poly"
-    `witnesses` prove more.
+    The status "infeasible" only says that no margin is above some eps.  For the linear kernel and "poly", `witnesses`
+    proves more.
 
     Parameters
     ----------
@@ -6039,15 +6051,15 @@ def contradiction(X: Any, y: ArrayLike) -> tuple[int, int] | None:
 
 
 def _operator_norm(G):
-    """Return a bound above the largest eigenvalue of G, by about 3 %, and the number of products it took.
+    """Return an upper bound on the largest eigenvalue of G, about 3 % above it, and the number of products taken.
 
-    It fails with a probability of 5e-8 at n = 10^4.  Lanczos: k steps miss a fraction e of the eigenvalue with
-    probability at most 1.65 sqrt(n) exp(-sqrt(e) (2k - 1)), whatever the spectrum (Kuczynski & Wozniakowski, SIAM J.
-    Matrix Anal. Appl. 13, 1992); here k = 64 and e = 0.03.  No vectors are kept: rounding then repeats eigenvalues
-    (A. Greenbaum, Linear Algebra and its Applications 113, 1989).
+    The bound fails with a probability of 5e-8 at n = 10^4.  By Lanczos' method, k steps miss a fraction e of the
+    eigenvalue with probability at most 1.65 sqrt(n) exp(-sqrt(e) (2k - 1)), whatever the spectrum (Kuczynski &
+    Wozniakowski, SIAM J. Matrix Anal. Appl. 13, 1992); here k = 64 and e = 0.03.  No vectors are kept: rounding then
+    only repeats eigenvalues (A. Greenbaum, Linear Algebra and its Applications 113, 1989).
     """
     n = G.n
-    scale = G.scale  # taken out, so that no square of G's entries can over- or underflow
+    scale = G.scale  # products are divided by it, so that no square can over- or underflow
     steps = min(64, n)
     T = np.zeros((steps, steps))  # tridiagonal and symmetric; its lower half
     v = np.random.default_rng(0).standard_normal(n)
@@ -6078,16 +6090,16 @@ def _operator_norm(G):
 #     loop(G, k, until, *state, *parameters) -> k
 #
 # goes from iteration k to iteration ``until`` at the latest, changes the arrays of the state in place, and returns the
-# iteration reached.  A number that it must remember lies in an array of one entry, since compiled code cannot rebind
-# its arguments.  What the loop does depends on its arguments alone: then a run can be cut at any iteration and resumed,
-# bit for bit.  The body of a loop consists of scalar arithmetic, the operations `product` and `add_column`, and
-# compiled steps.  It has no loop over entries, so that it is fast as Python source, too.
+# iteration reached.  A number that it must remember is in an array of one entry, because compiled code cannot rebind
+# its arguments.  The loop depends on its arguments alone, so that a run can be cut at any iteration and resumed, bit
+# for bit.  The body of a loop consists of scalar arithmetic, the operations `product` and `add_column`, and compiled
+# steps.  It has no loop over entries, so that it is fast as Python source, too.
 
 _TAKES_FREE = (
     "`max_margin`, and `momentum`, `gradient_descent` and `normalized_gradient_descent` by default"
 )
 
-# The share of s ||v||_1 by which an iteration may change the error of a G v that a loop updates: 16 roundings
+# An iteration may add this share of s ||v||_1 to the error of a G v that a loop updates: 16 roundings.
 _DRIFT = 16.0 * _UNIT
 
 
@@ -6102,27 +6114,28 @@ class _Options(TypedDict, total=False):
 class RunOptions(_Options, total=False):
     """The options that every algorithm takes by name, as the type of its ``**options``.
 
-    Besides these, every algorithm has ``max_iter``, an int: the largest number of updates in this call; those of
-    ``start`` are not counted.
+    Besides these, every algorithm has ``max_iter``, an int: the largest number of updates in this call, without the
+    updates of ``start``.
 
     Attributes
     ----------
     tol : float, optional
-        Stop as "certified" at upper - lower <= tol * upper, at the next checkpoint.
+        Stop as "certified" at the first checkpoint where upper - lower <= tol * upper.
     trace_at : array of int, optional
-        Checkpoints: the iterations to certify and to trace.  By default 16 a decade, and all of `max_margin`.  The
-        first and the last iteration are always among them.
+        Checkpoints: the iterations to certify and to trace.  By default 16 per decade, and every iteration of
+        `max_margin`.  The first and the last iteration are always among them.
     keep_iterates : bool
         Keep alpha at every checkpoint, in Result.iterates.
     callback : callable, optional
-        Called at every checkpoint with a partial Result, which it may keep and change; its status is "running" until
-        the last.  If the run turns out to end there, it is called again.  If the callback returns True, the run ends as
-        "stopped".  A search by coordinates, in which `max_margin` may go on, calls it once for every ridge.
+        Called at every checkpoint with a partial Result, which the callback may keep and change.  The status of the
+        partial Result is "running" until the last.  If the run turns out to end at a checkpoint, the callback is called
+        there again.  If the callback returns True, the run ends as "stopped".  If `max_margin` continues with a search
+        by coordinates, it calls the callback once for every ridge.
     start : Result, optional
-        Go on from this Result, a partial one included, of the same algorithm on the same G, which is not checked: T1
-        iterations and then T2 are T1 + T2, bit for bit.  Other options are those of this call.  `max_margin` also takes
-        n weights of at least 0 to begin with, such as the alpha of a problem of as many points at another ridge,
-        `norm_margin` a pair (w, p), and `steepest_descent` a w.  Then the run is a new one.
+        Continue from this Result, which may be partial, of the same algorithm.  G must be the same, which is not
+        checked.  T1 iterations and then T2 iterations are the same as T1 + T2 iterations, bit for bit.  Other options
+        are those of this call.  To begin a new run near a known solution, give `max_margin` n weights >= 0, such as
+        alpha for another ridge; give `norm_margin` a pair (w, p); give `steepest_descent` a w.
 
     Examples
     --------
@@ -6139,9 +6152,9 @@ _Algorithm = TypeVar("_Algorithm", bound=Callable[..., Result])
 
 
 def _algorithm(function: _Algorithm) -> _Algorithm:
-    """Let an algorithm refuse options that neither it nor `RunOptions` has, in its own name and not in that of `drive`.
+    """Let an algorithm refuse options that neither it nor `RunOptions` has, by an error with its own name.
 
-    ``**options`` alone would pass them on.
+    ``**options`` alone would pass them on to `drive`, and the error would name `drive`.
     """
     own = [
         name
@@ -6198,34 +6211,34 @@ def drive(
     loop : callable
         ``loop(G, k, until, *state, *parameters) -> k``, plain Python or compiled with njit.  It goes from iteration k
         to iteration ``until`` at the latest, changes the arrays of the state in place, and returns the iteration
-        reached.  It *halts* by returning less than ``until``, where it sees that it is done; the certificate has the
-        last word.  Over a G that has no compiled operations, such as a kernel on demand, a compiled loop runs as its
-        Python source.  It is entered once with ``until`` = k, to compile it.
+        reached.  It *halts* by returning less than ``until``; then the run ends, and fresh products decide its status.
+        If G has no compiled operations, as over a kernel on demand, a compiled loop runs as its Python source.  The
+        loop is entered once with ``until`` = k, which compiles it.
     state : tuple of arrays
-        All that the loop changes, at iteration 0.  A ``start`` overwrites it.  An array that grows does so by its own
-        ``resize``, along the first axis.
+        All arrays that the loop changes, as they are at iteration 0.  ``start`` overwrites them.  A loop may enlarge an
+        array by the array's own ``resize``, along the first axis.
     solution : callable
-        ``solution(*state) -> (alpha, p)``, or ``(alpha, p, G alpha, G p)`` where the loop keeps these.  p >= 0 may have
-        any sum.  If alpha is p, return one array twice.  With G alpha and G p most checkpoints take no product; each
-        iteration may change their entries by 16 roundings, relative to s ||alpha||_1 and s ||p||_1.  By default the
-        state begins with alpha and G alpha, and p is alpha.
+        ``solution(*state) -> (alpha, p)``, or ``(alpha, p, G alpha, G p)`` if the loop keeps these.  p >= 0 may have
+        any sum.  If alpha is p, return one array twice.  With G alpha and G p, most checkpoints take no product; then
+        an iteration may add at most 16 roundings to the errors of their entries, relative to s ||alpha||_1 and s
+        ||p||_1.  The default is for a state that begins with alpha and G alpha; p is alpha.
     parameters : tuple or callable
         Other arguments of the loop: numbers, arrays that it only reads, functions of Python source.
-        ``parameters(k, until)`` returns those of an entry into the loop, as for numbers of which every iteration takes
-        the next.
+        ``parameters(k, until)`` returns the arguments for iterations k to ``until``, such as one number for each
+        iteration.
     max_iter : int
         The largest number of updates in this call.
     tol, trace_at, keep_iterates, callback, start : as in `RunOptions`
     eps : float or callable
-        The run ends as "infeasible" at upper <= eps, or eps(p); in any case at upper <= 0.
+        The run ends as "infeasible" if upper <= eps, or upper <= eps(p); in any case if upper <= 0.
     separates : bool
-        The run ends as "separated" at lower > 0.
+        True if the run ends as "separated" when lower > 0.
     takes_free : bool
-        True if G may have a free intercept: then p must have half its weight in each class.
+        True if G may have a free intercept; then p must have half of its weight in each class.
     takes_cost : bool
-        True if G may have a cost: then the interval is that of rho_C, see `Gram.with_cost`.
+        True if G may have a cost; then the interval is that of rho_C, see `Gram.with_cost`.
     products : callable
-        Number of G-vector products that k iterations cost.
+        ``products(k)`` is the number of products G v that k iterations cost.
     interval : callable, optional
         ``interval(G, alpha, p, precise) -> Bounds`` in place of that of `certificate`.
     spent : float
@@ -6239,15 +6252,15 @@ def drive(
     Raises
     ------
     ValueError, TypeError
-        G is not finite, not square, not symmetric, zero, or not positive semi-definite where that shows, or it has a
-        free intercept that the algorithm does not take; an option is out of range, or start is of another algorithm or
-        shape.  The message names the argument.
+        G is not finite, not square, not symmetric, zero, or turns out not to be positive semi-definite; G has a free
+        intercept or a cost that the algorithm does not take; an option is out of range; or start is of another
+        algorithm or shape.  The message names the argument.
     FloatingPointError
         The iterates overflowed.
 
     Notes
     -----
-    The loop is entered for about 0.2 s at a time, so that Ctrl-C is answered; results do not depend on the cuts.
+    An entry into the loop takes about 0.2 s, so that Ctrl-C is answered; results do not depend on the entries.
 
     Examples
     --------
@@ -6267,16 +6280,16 @@ def drive(
     >>> fm.drive(G, worst_row, state, max_iter=100, separates=True).status
     'separated'
     """
-    # 1. Check what the user gives, and compile a compiled loop, outside the clock, by an entry that goes nowhere.
+    # 1. Check the input, and compile the loop by an entry of no iterations, which is not timed.
     G = _checked(G)
     if G.free_labels is not None and not takes_free:
         raise ValueError(
-            f'this algorithm takes no G with intercept="free": {_TAKES_FREE} do.  Give G intercept=1.0 '
-            "for a penalised bias, or leave it out"
+            f'G has intercept="free", which this algorithm does not take: use {_TAKES_FREE}; or make G with '
+            "intercept=1.0, for a penalised bias, or without an intercept"
         )
     if G._has_cost and not takes_cost:
         raise ValueError(
-            "this algorithm takes no G with a cost: `max_margin` does, and this one takes a ridge"
+            "G has a cost, which this algorithm does not take: use `max_margin`, or a G with a ridge"
         )
     if tol is not None:
         tol = _number(tol, "tol")
@@ -6315,14 +6328,14 @@ def drive(
 
     with np.errstate(under="ignore"):
         for checkpoint in checkpoints:
-            # 2. Go to the checkpoint, or to where the loop halts, which may be where the last row of the trace stands.
+            # 2. Go to the checkpoint, or until the loop halts, which may be at the last row of the trace.
             before = k
             k, elapsed, chunk = _advance(enter, k, checkpoint, chunk)
             seconds += elapsed
             has_halted = k < checkpoint
             stands = count > 0 and k == before
 
-            # 3. Bound the margin: by what the loop holds, unless this decides something or rounding shows.
+            # 3. Bound the margin by the products of the loop, unless this decides something or rounding shows.
             alpha, p, *held = solution(*state)
             bounds = None
             status = "running"
@@ -6336,7 +6349,7 @@ def drive(
             if is_fresh:
                 bounds, status = _certified(G, alpha, p, interval, goals, has_halted, k, last)
 
-            # 4. Write it down, and call back.
+            # 4. Add a row to the trace, and call the callback.
             count += not stands
             if count > trace.size:
                 trace = np.resize(trace, 2 * count)
@@ -6357,12 +6370,17 @@ def drive(
 
 
 def _is_true(answer):
-    """Return True for the answer of a callback that ends the run."""
+    """Return True if the answer of a callback ends the run."""
     return isinstance(answer, (bool, np.bool_)) and bool(answer)
 
 
+def _plainly(name):
+    """Return the name of a loop without the marks of a function of this module: "momentum" for "_momentum_loop"."""
+    return name.removeprefix("_").removesuffix("_loop")
+
+
 def _resume(start, name, state, solution):
-    """Fill the arrays of a state with those that ``start`` ended with; return its iteration and its seconds."""
+    """Fill the arrays of a state with the last arrays of ``start``; return its iteration and its seconds."""
     if not _is_result(start):
         raise TypeError(f"start must be a Result or None, got {type(start).__name__}")
     their_name, held = start.state
@@ -6375,9 +6393,10 @@ def _resume(start, name, state, solution):
     )
     if not is_same:
         raise ValueError(
-            f"start must be a Result of the same algorithm and shape: this is {name} for {p.size} points, and start is "
-            f"of {their_name or 'a classifier'} for {start.p.size}; weights alone begin a new run of max_margin and "
-            "steepest_descent by start=result.alpha, and of norm_margin by start=(result.alpha, result.p)"
+            f"start must be a Result of the same algorithm and shape: this is {_plainly(name)} for {p.size} points, "
+            f"and start is of {_plainly(their_name) or 'a classifier'} for {start.p.size} points; to begin a new run "
+            "from its weights, give start=result.alpha to max_margin and steepest_descent, or "
+            "start=(result.alpha, result.p) to norm_margin"
         )
     for array, source in zip(state, held, strict=True):
         if array.shape != source.shape:
@@ -6388,15 +6407,15 @@ def _resume(start, name, state, solution):
 
 def _checkpoints(first, last, trace_at):
     """Return ``first``, ``last`` and the iterations between them at which to certify, in ascending order."""
-    if isinstance(trace_at, range) and trace_at.step == 1:  # may be too long to be written down
+    if isinstance(trace_at, range) and trace_at.step == 1:  # may be too long for an array
         inside = range(max(trace_at.start, first + 1), min(trace_at.stop, last))
     elif trace_at is None:
-        # They do not depend on ``last``, so that a run which ends before it ends as one with a larger max_iter.
+        # They do not depend on ``last``: a run that ends before it does not depend on max_iter.
         count = math.ceil(16.0 * math.log10(max(last, 1)))
         inside = np.unique(np.round(10.0 ** (np.arange(count) / 16.0)).astype(np.int64))
     else:
         points = _numbers(trace_at, "trace_at").ravel()
-        # Read them one by one, so that an error names the number.  Floats may be whole numbers.
+        # Read them one by one, so that an error names the number.  Floats that are whole numbers are valid.
         whole = (int(k) if k.is_integer() else k for k in points.tolist())
         inside = np.unique([_count(k, "each of trace_at") for k in whole])
     between = (int(k) for k in inside if first < k < last)
@@ -6418,7 +6437,7 @@ def _entry(G, loop, state, parameters):
             reached = loop(G, k, until, *state, *others)
         if not (isinstance(reached, (int, np.integer)) and k <= reached <= until):
             raise ValueError(
-                f"a loop must return the iteration that it reached, here from {k} to {until}, and not {reached!r}"
+                f"loop must return the iteration that it reached, from {k} to {until}; got {reached!r}"
             )
         return int(reached)
 
@@ -6426,9 +6445,9 @@ def _entry(G, loop, state, parameters):
 
 
 def _advance(enter, k, checkpoint, chunk):
-    """Take the loop to the checkpoint, or to where it halts, by entries of about 0.2 s.
+    """Run the loop to the checkpoint, or until it halts, by entries of about 0.2 s.
 
-    Return the iteration reached, the seconds that it took, and the number of iterations of the next entry.
+    Return the iteration reached, the seconds taken, and the number of iterations of the next entry.
     """
     seconds = 0.0
     while k < checkpoint:
@@ -6450,21 +6469,20 @@ def _in_form(alpha, p, signs, k):
     """Return alpha and p as a Result has them: finite, balanced if the intercept is free, and p in the simplex."""
     _refuse_overflow(alpha, p, place=f" at iteration {k}")
     if not p.min() >= 0.0:
-        raise ValueError(
-            "p must have weights of at least 0, as solution(*state) -> (alpha, p) returns it"
-        )
+        raise ValueError("solution(*state) -> (alpha, p) must return p with weights of at least 0")
     if signs is not None:  # then the plane of alpha does not depend on the origin of G
         balanced = _balanced(alpha, signs)
         p = balanced if p is alpha else p
         alpha = balanced
-    # A sum that updates may have rounded is left as it is: then alpha and p may be one, which saves a product.
+    # A sum that differs from 1 by the rounding of updates is kept: then alpha and p may be one array, which saves a
+    # product.
     if abs(_total(p) - 1.0) > min(_DRIFT * (k + 1), 1e-12):
         p = _weights(p, signs)
     return alpha, p
 
 
 class _Goals(NamedTuple):
-    """What ends a run, see `drive`."""
+    """The conditions that end a run, see `drive`."""
 
     tol: float | None
     eps: float | Callable[[Array], float]
@@ -6482,12 +6500,12 @@ class _Goals(NamedTuple):
         return "running"
 
     def are_far(self, bounds, p):
-        """Return True if bounds by what a loop holds decide nothing, and rounding is at most 1 % of them."""
+        """Return True if bounds from the products of a loop decide nothing, and rounding is at most 1 % of them."""
         is_sharp = min(bounds.upper, bounds.upper - bounds.lower) > 100.0 * bounds.blur
         return is_sharp and self.status(bounds, p) == "running"
 
     def hides(self, bounds):
-        """Return True if the gap as computed is closed, or no wider than rounding."""
+        """Return True if the computed gap is closed, or is no wider than rounding."""
         if self.tol is None:
             return False
         gap = bounds.upper - bounds.lower - bounds.blur
@@ -6495,10 +6513,10 @@ class _Goals(NamedTuple):
 
 
 def _certified(G, alpha, p, interval, goals, has_halted, k, last):
-    """Return (bounds, status) by fresh products; by more precise ones where rounding may hide the answer.
+    """Return (bounds, status) from fresh products, or from more precise products if rounding may hide the answer.
 
-    The last iteration of a run with a tol takes these as well, since plain ones may just miss it.  If rounding hides
-    the answer from them, too, more iterations are of no use.
+    The last iteration of a run with a tol takes more precise products, too, because plain products may just miss tol.
+    If rounding hides the answer even then, the run ends, because more iterations are of no use.
     """
     certify = interval or _interval
     for precise in (False, True):
@@ -6517,20 +6535,20 @@ def _certified(G, alpha, p, interval, goals, has_halted, k, last):
 
 
 def _is_closed(lower, upper, tol):
-    """Return True if upper - lower <= tol upper, also before both sides were rounded."""
+    """Return True if upper - lower <= tol upper, with a reserve for the rounding of both sides."""
     return upper - lower <= tol * upper * (1.0 - _LAST)
 
 
 def _note_on_rounding(G, bounds):
-    """Say what rounding leaves within reach, and what would be more precise."""
+    """Return a note on the limits that rounding sets, and on a G that would be more precise."""
     note = f"rounding hides margins below {_written(bounds.upper, 2, _UP)}"
     if bounds.lower > 0.0:
-        note = f"rounding leaves a gap of {bounds.blur / bounds.upper:.1g} within reach"
+        note = f"rounding limits the relative gap to {bounds.blur / bounds.upper:.1g}"
     return f"{note}; {G._more_precise} would show more" if G._more_precise else note
 
 
 def _first_iteration(options):
-    """Return the iteration that a run with these options starts at."""
+    """Return the iteration at which a run with these options starts."""
     return getattr(options.get("start"), "n_iter", 0)
 
 
