@@ -1,10 +1,10 @@
 """fastmargin: certified margins by perceptrons, dual acceleration and diagonal descent.
 
-From the repository "fastmargin", version 3.0.0, whose figures/THEOREMS.md has the proof of every theorem.
-SPDX-License-Identifier: MIT.  Copyright (c) 2026 The fastmargin authors.  This file is the whole library, and may be
-copied into any project.
+Version 3.0.0.  The proof of every theorem is in figures/THEOREMS.md of the repository "fastmargin".
+SPDX-License-Identifier: MIT.  Copyright (c) 2026 The fastmargin authors.  This file is the whole library.  You may copy
+it into any project.
 
-Where to begin.  Make G of points and labels, find its largest margin, and score new points:
+Where to begin.  Make G from points and labels, compute its maximum margin, and score new points:
 
 >>> import numpy as np, fastmargin as fm
 >>> X = np.array([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]])
@@ -15,11 +15,12 @@ certified: 0.631878 <= margin <= 0.631878
 >>> G.decision_function(result, [[2.0, 2.0], [-2.0, 0.0]]).round(3)
 array([ 0.435, -0.219])
 
-fm.MaxMarginClassifier does this in the style of scikit-learn.  fm.separator_margin tells the margin of a model that you
-have.  help(fm.max_margin), and so on, have formulas, guarantees, errors and examples, after the same imports.
+fm.MaxMarginClassifier does this in the style of scikit-learn.  fm.separator_margin certifies the margin of a model that
+you have.  help(fm.max_margin) shows formulas, guarantees, errors and examples, and so does the help of every other
+public name.  The examples run after the same imports.
 
 One problem.  Points x_i with labels y_i in {-1, +1} and a kernel K give the signed Gram matrix
-G_ij = y_i y_j K(x_i, x_j).  Weights alpha in R^n stand for f = sum_i alpha_i y_i phi(x_i), so that
+G_ij = y_i y_j K(x_i, x_j).  Weights alpha in R^n define the predictor f = sum_i alpha_i y_i phi(x_i), so that
 y_i f(x_i) = (G alpha)_i and ||f||^2 = alpha' G alpha =: ||alpha||_G^2.  The margin and its dual are
 
     rho  = max_{||alpha||_G = 1}  min_i (G alpha)_i                             (primal)
@@ -29,11 +30,12 @@ and for every alpha with ||alpha||_G > 0 and every p in the simplex Delta_n
 
     min_i (G alpha)_i / ||alpha||_G  <=  rho  <=  ||p||_G                       (weak duality)
 
-so every algorithm here, at every checkpoint, carries an interval ``lower <= rho <= upper``.  A p with
+Every algorithm computes such an interval, ``lower <= rho <= upper``, at every checkpoint.  A p with
 ||p||_G <= eps proves that no margin above eps exists (Gordan's alternative).
 
-Conventions.  s = max_i G_ii is the scale.  Where a paper assumes ||x_i|| <= 1, steps are in units of 1/s here, and
-smoothing parameters in units of s.  So every guarantee holds for any G.  A *kernel* is K(x, x'), never compiled code.
+Conventions.  s = max_i G_ii is the scale.  If a paper assumes ||x_i|| <= 1, steps are in units of 1/s here, and
+smoothing parameters are in units of s, so that the guarantee holds for any G.  The word *kernel* means K(x, x'), never
+compiled code.
 
 Notation
 --------
@@ -44,14 +46,14 @@ c_i           sign y_i times the normaliser of x_i: G_ij = c_i c_j K(x_i, x_j)
 Z, z_i        G = Z Z'; the rows z_i = c_i x_i of linear features, and c_i phi(x_i) of other kernels
 alpha, p, q   weights of the points: any alpha in R^n; p and q in the simplex Delta_n
 w, u          coordinates of the separators: w = Z' alpha, u = Z' q
-m             margins m = G alpha = Z w, the larger the better
+m             margins m = G alpha = Z w
 rho, s        the margin; the scale max_i G_ii
 mu            smoothing parameter of a prox map
 gamma         parameter of the kernels "rbf", "laplacian" and "poly"; option of `isnkpvn`
 unit          the largest relative error of one operation: 2^-53 in double precision, 2^-24 in single
 
-Threads.  Large arrays are shared among Numba's threads (NUMBA_NUM_THREADS, numba.set_num_threads).  Results do not
-depend on their number.
+Threads.  Numba's threads share the work on large arrays (NUMBA_NUM_THREADS, numba.set_num_threads).  Results do not
+depend on the number of threads.
 
 Sources, by the key used below:
     ramdas14       A. Ramdas, J. Pena, Margins, Kernels and Non-linear Smoothed Perceptrons, ICML 2014
@@ -59,7 +61,7 @@ Sources, by the key used below:
     apidopoulos22  V. Apidopoulos, T. Poggio, L. Rosasco, S. Villa, Iterative regularization in
                    classification via hinge loss diagonal descent, arXiv 2212.12675, 2022
 
-Contents (search for the number and title, as in "# 5.3 rows"; what a room needs stands above it)
+Contents (search for the number and title, such as "# 5.3 rows"; the code that a room uses is above it)
     1    result and input   Result
     2    vectors
     3    simplex            project_simplex, entropy_prox, l2_prox
@@ -169,7 +171,7 @@ __all__ = [
 ]
 
 
-# What functions return: public, but left to their makers' docstrings, so that help(fastmargin) can be read.
+# Public types that functions return.  They are not in __all__, so that help(fastmargin) stays short.
 _RETURNED = [
     "Bounds",
     "Kernel",
@@ -184,32 +186,32 @@ def __dir__():
 
 
 Array: TypeAlias = NDArray[Any]
-GramLike: TypeAlias = "ArrayLike | Gram"  # what algorithms take as G
+GramLike: TypeAlias = "ArrayLike | Gram"  # the types that algorithms take as G
 Callback: TypeAlias = "Callable[[Result], object] | None"
 
-# Sums may be reordered and fused; NaN and infinity keep their meaning.
+# Flags of compiled code: sums may be reordered and fused; NaN and infinity keep their meaning.
 _FAST = {"reassoc", "contract", "nsz"}
 _EPS = float(np.finfo(np.float64).eps)
 _PARTS = 8  # parts of a product in parallel: a fixed number, so that results do not depend on the number of threads
-_SERIAL = 1 << 18  # entries of an array below which waking threads costs more than reading it
+_SERIAL = 1 << 18  # if an array has fewer entries, waking threads costs more than reading it
 
 
-# Compiled code is kept on disk where Numba can write; where it cannot, it refuses to compile for a cache.
+# Numba keeps compiled code on disk.  If it can write to no folder, it raises an error for cache=True.
 try:
     njit(__dir__, cache=True)
     _CACHE = True
 except (OSError, RuntimeError):
     _CACHE = False
     warnings.warn(
-        "fastmargin can write to no folder for compiled code and will compile anew in every process; set "
-        "NUMBA_CACHE_DIR to a folder that it can write to (Numba reads no other)",
+        "Numba can write to none of its folders for compiled code, so that fastmargin compiles again in every "
+        "process: set the environment variable NUMBA_CACHE_DIR to a folder that can be written to",
         RuntimeWarning,
         stacklevel=2,
     )
 
-_LOCK = threading.RLock()  # for a threading layer that serves one caller at a time
+_LOCK = threading.RLock()  # held if the threading layer serves one caller at a time
 _PROCESS = os.getpid()  # the process that has Numba's threads; its forked children have none
-# Variables by which users choose how threads wait
+# Environment variables that choose how threads wait
 _WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 
 
@@ -217,9 +219,9 @@ _WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 def _threads():
     """Start Numba's threads and return the name of their layer.
 
-    Threads that wait would spin, and slow down any other process that needs the core.  OpenMP reads the variable that
-    lets them sleep when it is loaded.  Afterwards the variable is removed, so that other libraries and child processes
-    do not inherit it.
+    By default, threads that wait spin, which slows down any other process that needs the core.  OMP_WAIT_POLICY lets
+    them sleep, and OpenMP reads it when it is loaded.  The variable is removed afterwards, so that other libraries and
+    child processes do not inherit it.
     """
     has_chosen = any(name in os.environ for name in _WAITING)
     try:
@@ -235,8 +237,8 @@ def _threads():
 def _enter(code, *args):
     """Call compiled code that may share its work among Numba's threads.
 
-    A forked child has no threads, and OpenMP would end it if it asked for them.  The layer "workqueue" would end a
-    process in which two threads of Python ask at once, so there they take turns.
+    A forked child has no threads, and OpenMP would end the child if it asked for threads.  The layer "workqueue" would
+    end a process in which two Python threads ask at once, so that a lock makes them take turns.
     """
     if os.getpid() != _PROCESS:
         alone = [arg._replace(threads=False) if hasattr(arg, "threads") else arg for arg in args]
@@ -255,7 +257,7 @@ def _twins(function, **flags):
 
 
 def _enter_by_size(work, alone, in_parallel, *args):
-    """Call compiled code for one thread or for several, if the work, in entries read, is worth waking them."""
+    """Call ``in_parallel`` if ``work``, the number of entries read, is worth waking threads; else ``alone``."""
     if work < _SERIAL or os.getpid() != _PROCESS:
         alone(*args)
     else:
@@ -268,51 +270,53 @@ def _enter_by_size(work, alone, in_parallel, *args):
 
 
 class Result(NamedTuple):
-    """What every algorithm returns: weights, and the interval around the margin that they prove.
+    """What every algorithm returns: weights, and the interval that they prove for the margin.
 
     Attributes
     ----------
     alpha : array, shape (n,)
-        Weights of the predictor f = sum_i alpha_i y_i phi(x_i), in a scale that each algorithm chooses.  `winnow`,
-        `norm_margin` and `steepest_descent` return the separator w here, (d,) or (k, d).
+        Weights of the predictor f = sum_i alpha_i y_i phi(x_i); their scale depends on the algorithm.  For `winnow`,
+        `norm_margin` and `steepest_descent`, alpha is the separator w, (d,) or (k, d).
     p : array, shape (n,)
         Dual certificate, a point of the simplex: no margin is above ||p||_G.
     lower, upper : float
         lower <= min_i (G alpha)_i / ||alpha||_G <= rho <= ||p||_G <= upper, rounded outwards (see `certificate`).
-        If ||alpha||_G is 0 up to rounding, lower is -sqrt(s) with s = max_i G_ii.  With a ridge lower may be larger, by
-        the best slacks of alpha.  Where there is a ``separator``, lower bounds its margin, and not that of alpha.
-        With a cost both bound the rho_C of `Gram.with_cost`, by the best slacks, and lower > 0 says nothing.
+        If ||alpha||_G is 0 up to rounding, lower is -sqrt(s) with s = max_i G_ii.  With a ridge, lower may be larger
+        than the quotient, because `certificate` chooses the best slacks for alpha.  If there is a ``separator``, lower
+        bounds the margin of the separator, not that of alpha.  With a cost, lower and upper bound rho_C of
+        `Gram.with_cost`; then lower > 0 does not prove that the points are separable.
     status : str
         "separated": lower > 0, that is G alpha > 0, and the algorithm stops there;
         "certified": upper - lower <= tol * upper;
         "infeasible": upper <= eps, so that p proves that no margin above upper exists; eps is an option of the
-        algorithm or stands in its notes.  The points may still be separable by a smaller margin: lower > 0 proves that
-        they are.  Only equal points with opposite labels (see `contradiction`) prove that no kernel separates them;
-        "rounding": one of these seems to hold, but rounding leaves it unproved; see ``note``.  Here too lower > 0
+        algorithm, or its docstring defines eps.  The points may still be separable with a smaller margin; lower > 0
+        proves that they are.  Only equal points with opposite labels (see `contradiction`) prove that no kernel
+        separates them;
+        "rounding": one of the above seems to hold, but rounding prevents a proof; see ``note``.  As above, lower > 0
         proves that the points are separable;
-        "max_iter": none of these held within max_iter iterations;
+        "max_iter": none of the above held within max_iter iterations;
         "stopped": the callback returned True;
-        "running": the run goes on; only a callback sees this.
+        "running": the run continues; only a callback sees this status.
     n_iter : int
         Number of updates made, including those of ``start``.  Iteration 0 is the state before the first update.
     trace : structured array
-        One row per checkpoint of this call, the first at its start.  Fields: iteration; products, the number of
-        products G v that the start and the iterations made, where a column counts 1/n, whatever it costs; seconds,
-        which the iterations took without compilation; lower and upper.  Certificates count neither as products nor as
-        seconds.  The last row comes from fresh products.  Earlier rows may come from vectors that the loop updates;
-        then they are widened by the errors that these updates may have made.  Each row has the interval of its own
-        iterate, which may be wider than that of an earlier row; both hold.
+        One row per checkpoint of this call; the first row is its start.  The fields are iteration; products, the number
+        of products G v so far, where a column of G counts 1/n whatever it costs; seconds, the time of the iterations so
+        far, without compilation; lower; and upper.  Certificates add neither products nor seconds.  The interval of the
+        last row comes from fresh products.  Intervals of earlier rows may come from vectors that the loop updates; they
+        are then widened by the errors that these updates may have made.  Each row has the interval of its own iterate.
+        It may be wider than the interval of an earlier row; both hold.
     iterates : array, shape (checkpoints, n), or None
         With keep_iterates=True, alpha at every row of the trace.  None in the partial results that a callback sees.
     state : tuple
-        (name of the loop, its arrays), which ``start=result`` continues from.
-    separator : array, shape (d,), of pairs (n_classes, d), or None
-        The separator of the rows of G by its coordinates, of a `max_margin` that weights in double precision cannot
-        express: where the units of columns are far apart.  `Gram.decision_function` takes it in place of alpha.
+        (name of the loop, its arrays); ``start=result`` continues from these arrays.
+    separator : array, shape (d,), for pairs (n_classes, d), or None
+        The coordinates of the separator, if `max_margin` found one that weights in double precision cannot represent,
+        as for columns of very different scales.  `Gram.decision_function` then takes it in place of alpha.
     note : str
-        Of a run that ends as "rounding": which gap rounding leaves within reach, and what would be more precise.
+        If the status is "rounding": the gap to which rounding limits the interval, and which G would be more precise.
     bias : float
-        The best bias of alpha, by which lower is proved; 0 unless the intercept is free.
+        The best bias of alpha, with which lower is proved; 0 unless the intercept is free.
 
     See Also
     --------
@@ -371,7 +375,7 @@ def _warn(message, category=UserWarning):
 
 
 def _refuse_version(version):
-    """Refuse a saved model of another version; None is one that tells none."""
+    """Refuse a model that another version saved; ``version`` is None if the model stores no version."""
     if version != __version__:
         by = (
             f"fastmargin {version}"
@@ -382,7 +386,7 @@ def _refuse_version(version):
 
 
 def _is_result(start):
-    """Return True for a Result, also for one of an earlier import of this module."""
+    """Return True for a Result, also if an earlier import of this module made it."""
     return getattr(start, "_fields", None) == Result._fields
 
 
@@ -391,7 +395,7 @@ _UP = 1.0
 
 
 def _written(number, digits, direction):
-    """Write a bound with this many digits; rounding it _DOWN or _UP keeps it a bound."""
+    """Write a bound with this many digits, rounded _DOWN or _UP, so that it stays a bound."""
     shown = f"{number:.{digits}g}"
     if (float(shown) - number) * direction < 0.0:
         unit = 10.0 ** (math.floor(math.log10(abs(number))) + 1 - digits)
@@ -410,17 +414,16 @@ _TRACE = np.dtype(
 )
 
 
-# The door.  What a user passes is read here.  Numbers are float64, float32, integers or booleans, dense or
-# sparse.  Behind the door they are finite floats, and points and matrices have a size at which squares, products and
-# roots neither overflow nor lose digits.  Input that cannot be such numbers is refused with its place and a line of
-# Python that helps.
+# The door: functions that check what a user passes.  They take float64, float32, integers and booleans, dense or
+# sparse.  They return finite floats; points and matrices have a size at which squares, products and roots neither
+# overflow nor lose digits.  Other input raises an error that names the entry and gives a line of Python that helps.
 
-_WHOLE = 2**53  # beyond it not every integer is a number in double precision
-_POINTS = (1e-100, 1e100)  # the least and the largest size, max_ij |x_ij|, of points
-_ENTRIES = (1e-200, 1e200)  # the same of max_i G_ii, a square of points
-_MARGINS = (0.0, 1e200)  # the same of margins G alpha, which may all be 0
-_TINY = float(np.finfo(np.float64).tiny)  # smaller numbers have fewer digits
-_RATIOS = (1e-16, 1e16)  # of a ridge to max_i G_ii, and of weights to one another
+_WHOLE = 2**53  # beyond this, double precision cannot represent every integer
+_POINTS = (1e-100, 1e100)  # the range of max_ij |x_ij|, the size of points
+_ENTRIES = (1e-200, 1e200)  # the range of max_i G_ii, a square of lengths
+_MARGINS = (0.0, 1e200)  # the range of max_i |(G alpha)_i|; all margins may be 0
+_TINY = float(np.finfo(np.float64).tiny)  # smaller positive numbers have fewer digits
+_RATIOS = (1e-16, 1e16)  # the range of a ridge over max_i G_ii, and of one weight over another
 
 
 def _is_sparse(a):
@@ -440,12 +443,11 @@ def _plain(a, name):
     """Return an array, list or data frame as a plain array of any type."""
     if _is_sparse(a):
         raise TypeError(
-            f"{name} is sparse, which only points may be: pass {name}.toarray() if memory allows"
+            f"{name} is sparse, but only points may be sparse: pass {name}.toarray() if memory allows"
         )
-    if hasattr(a, "_fields") or hasattr(
-        a, "free_labels"
-    ):  # a record or a Gram is no table of points
-        kinds = "an array or of a subclass of Gram" if name == "G" else "an array"
+    # Neither a named tuple nor a Gram is a table of points.
+    if hasattr(a, "_fields") or hasattr(a, "free_labels"):
+        kinds = "an array or a Gram" if name == "G" else "an array"
         raise TypeError(f"{name} must be {kinds}, got {type(a).__name__}")
     try:
         plain = np.asarray(a)
@@ -465,7 +467,7 @@ def _numbers(given, name):
     plain = _plain(given, name)
     if isinstance(given, np.ma.MaskedArray):
         raise TypeError(
-            f"{name} is a masked array: leave out what is masked, or fill it in, as by {name}.filled(0.0)"
+            f"{name} is a masked array: leave out the masked entries, or fill them in, as {name}.filled(0.0) does"
         )
     kind = plain.dtype.kind
     if kind not in "fiub" or plain.dtype.itemsize > 8 or _may_be_promoted(plain, given):
@@ -486,7 +488,7 @@ def _numbers(given, name):
 
 
 def _may_be_promoted(plain, given):
-    """Return True for a list or data frame of several types, of which NumPy may have made floats of large integers."""
+    """Return True if a list or data frame has several types, so that NumPy may have rounded large integers."""
     is_mixed = isinstance(given, list | tuple)
     if hasattr(given, "columns"):
         kinds = {getattr(dtype, "kind", "O") for dtype in getattr(given, "dtypes", "O")}
@@ -503,7 +505,7 @@ def _columns_of(frame):
 
 
 def _numbers_of_objects(plain, name):
-    """Return an array of objects in float64; raise an error for the first that is no number in double precision."""
+    """Return an array of objects in float64; raise an error for the first that is not a number in double precision."""
     numbers = np.empty(plain.shape)
     for index, value in np.ndenumerate(plain):
         wrong = _no_number(value, name)
@@ -515,7 +517,7 @@ def _numbers_of_objects(plain, name):
 
 
 def _place(index):
-    """Name an entry by its row and column, of tables (n, k, d) by two numbers of a column."""
+    """Name an entry by its row and column; in tables (n, k, d) a column has two numbers."""
     if len(index) < 2:
         return f"row {index[0]}" if index else "it"
     column = index[1] if len(index) == 2 else index[1:]
@@ -523,17 +525,17 @@ def _place(index):
 
 
 def _no_number(value, name):
-    """Return (error, what it is, a line of Python that helps) for what is no number in double precision, else None."""
+    """Return None for a number in double precision, else (error, what the value is, a line of Python that helps)."""
     kind = _kind_of_time(value)
     if _is_missing(value):
-        table = f"pandas.DataFrame({name.partition('[')[0]})"  # also of a column
+        table = f"pandas.DataFrame({name.partition('[')[0]})"  # name may be that of one column
         remedy = f"{_IMPUTER}keep the rows that have all values, {table}.dropna()"
         return TypeError, "a missing value", remedy
     if kind == "duration":
         seconds = f'np.asarray({name}, "m8[us]") / np.timedelta64(1, "s")'
         return TypeError, f"a duration, {value}", f"in seconds: {seconds}"
     if kind == "date":
-        # A day that does not depend on the data: points that are scored later are counted from it, too.
+        # The day does not depend on the data, so that new points are counted from the same day.
         since = f'np.asarray({name}, "M8[us]") - np.datetime64("2000-01-01")'
         return TypeError, f"a date, {value}", f'in seconds: ({since}) / np.timedelta64(1, "s")'
     if isinstance(value, (int, np.integer)):
@@ -542,14 +544,14 @@ def _no_number(value, name):
         rounded = f"np.asarray({name}, dtype=float)"
         offset = f"A = np.array({name}, dtype=object); A - A.min(axis=0)"
         remedy = (
-            f"round them, {rounded}, or of time stamps and the like subtract an offset in their own type, from new "
-            f"points too: {offset}"
+            f"round them, {rounded}; or, for time stamps and the like, subtract an offset in their own type, from "
+            f"new points too: {offset}"
         )
         return ValueError, f"the integer {value}, beyond 2**53", remedy
     if isinstance(value, (np.bool_, float, np.float32, np.float16)):
         return None
     if isinstance(value, (complex, np.complexfloating)):
-        # The first words are those of scikit-learn.
+        # The checks of scikit-learn expect the first words.
         parts = f"np.column_stack((np.real({name}), np.imag({name})))"
         remedy = f"Complex data not supported, give both parts, {parts}"
         return ValueError, f"the complex number {value}", remedy
@@ -558,8 +560,8 @@ def _no_number(value, name):
         float(value)
     except (TypeError, ValueError) as error:
         what = f"{what} ({error})"
-    categories = "of categories make columns of 0 and 1, as pandas.get_dummies does"
-    return TypeError, what, f"{categories}; of numbers give np.asarray({name}, dtype=float)"
+    categories = "for categories make columns of 0 and 1, as pandas.get_dummies does"
+    return TypeError, what, f"{categories}; for numbers give np.asarray({name}, dtype=float)"
 
 
 def _is_missing(value):
@@ -571,7 +573,7 @@ def _is_missing(value):
 
 
 def _kind_of_time(value):
-    """Return "date" or "duration" if the value is one, which NumPy would turn into a count of its own unit; else ""."""
+    """Return "date", "duration" or "".  NumPy would turn a date or a duration into a count of its unit."""
     kind = getattr(getattr(value, "dtype", None), "kind", "")
     if kind == "M" or isinstance(value, datetime.date) or type(value).__name__ == "Period":
         return "date"
@@ -579,7 +581,7 @@ def _kind_of_time(value):
 
 
 def _array(given, name, ndim, sizes=None):
-    """Return a finite array of ``ndim`` dimensions in float64 or float32, whose size is 0 or within ``sizes``."""
+    """Return a finite array of ``ndim`` dimensions in float64 or float32, with a size of 0 or within ``sizes``."""
     numbers = _numbers(given, name)
     are_points = ndim == 2 and sizes is _POINTS
     if numbers.size == 0:
@@ -592,7 +594,10 @@ def _array(given, name, ndim, sizes=None):
         if ndim == 1 and numbers.ndim == 2 and 1 in numbers.shape:
             remedy = f": give np.ravel({name})"
         if ndim == 2 and numbers.ndim == 1:
-            remedy = f". Reshape your data: np.reshape({name}, (-1, 1)), or of one point np.reshape({name}, (1, -1))"
+            remedy = (
+                f". Reshape your data: np.reshape({name}, (-1, 1)) if it is one feature, or "
+                f"np.reshape({name}, (1, -1)) if it is one point"
+            )
         if are_points and numbers.ndim > 2:
             remedy = f": make a row of each image or table, np.reshape({name}, (len({name}), -1))"
         raise ValueError(
@@ -621,29 +626,29 @@ _IMPUTER = "fill it in, as scikit-learn's SimpleImputer does, or "
 def _finite_rows(given, name, ndim):
     """Return the line of Python that keeps the rows without NaN and inf."""
     if ndim == 1:
-        return "fill it in, or leave such points out everywhere"
+        return "fill it in, or leave this point out of all arrays"
     table = name if hasattr(given, "shape") else f"np.asarray({name})"
-    # Of nullable columns NumPy would make objects.
+    # NumPy would turn nullable columns into objects.
     numbers = f"{name}.astype(float)" if hasattr(given, "columns") else table
     axis = 1 if ndim == 2 else (1, 2)
     labels = ", and the same rows of y" if name == "X" else ""
-    return f"keep the others, {table}[np.isfinite({numbers}).all(axis={axis})]{labels}"
+    return f"keep the other rows, {table}[np.isfinite({numbers}).all(axis={axis})]{labels}"
 
 
 def _size_of(numbers):
-    """Return the largest absolute value of an array, or NaN if there is one; 0 if it is empty."""
+    """Return the largest absolute value of an array: NaN if an entry is NaN, and 0 if the array is empty."""
     if numbers.size == 0:
         return 0.0
     return float(np.maximum(-numbers.min(), numbers.max()))
 
 
 def _is_within(size, sizes):
-    """Return True for a size of which squares and products stay in the range of double precision, and for 0."""
+    """Return True if squares and products of this size stay in the range of double precision, and for 0."""
     return sizes is None or size == 0.0 or sizes[0] <= size <= sizes[1]
 
 
 def _refuse_size(size, name, place, sizes, table="{}"):
-    """Refuse numbers of this size; ``table`` is how their largest is found."""
+    """Refuse numbers of this size; ``table`` is the form of the array in the remedy."""
     alike = " all points alike" if name in ("X", "Xnew", "A", "B") else ""
     table = table.format(name)
     raise ValueError(
@@ -670,7 +675,7 @@ def _points(X, name="X"):
 def _sparse_points(X, name="X"):
     """Return a checked copy of a SciPy sparse matrix or array in compressed rows; SciPy itself is not imported."""
     if len(X.shape) != 2 or 0 in X.shape:
-        raise ValueError(f"{name} must have 2 dimensions and be not empty, got shape {X.shape}")
+        raise ValueError(f"{name} must have 2 dimensions and not be empty, got shape {X.shape}")
     if X.dtype.kind not in "fiub" or X.dtype.itemsize > 8:
         remedy = f"give {name}.astype(np.float64)"
         if X.dtype.kind == "c":
@@ -680,7 +685,7 @@ def _sparse_points(X, name="X"):
     count = X.nnz
     largest = 0.0  # of integers
     if X.dtype.kind in "iu":
-        # Entries at the same place stand for their sum, which overflows in a small type.
+        # Entries at the same place are added up, and a sum in a small type overflows.
         X.data = _sparse_floats(X, name)
         largest = _size_of(X.data[:count])
     X = X.tocsr()
@@ -727,7 +732,7 @@ def _sparse_place(X, k):
 
 
 def _objects(X):
-    """Return points that are no rows of numbers, such as texts or graphs, as an array of objects, (n,); else None."""
+    """Return points that are not rows of numbers, such as texts or graphs, as an array of objects, (n,); else None."""
     is_list = isinstance(X, list | tuple) and len(X) > 0
     if is_list and isinstance(X[0], list | tuple | np.ndarray | float | np.number | int):
         return None
@@ -741,7 +746,7 @@ def _objects(X):
 
 
 def _columns(X):
-    """Return the number of columns of checked points, or None of objects."""
+    """Return the number of columns of checked points, or None for objects."""
     return X.shape[1] if len(X.shape) == 2 else None
 
 
@@ -797,9 +802,9 @@ def _origin(X):
 
 
 def _row_key(X):
-    """Return a function that gives for each point a key, equal for equal points.
+    """Return a function from the number of a point to its key; equal points have equal keys.
 
-    Points are rows of a plain or sparse array, or objects, of which those that cannot be hashed count as different.
+    Points are rows of a plain or sparse array, or objects.  Objects that cannot be hashed count as different.
     """
     if _columns(X) is None:
 
@@ -822,7 +827,8 @@ def _row_key(X):
 
 
 def _first_copies(X, labels):
-    """Return (first, place): the first of all equal points of a class, in order, and which of these each point equals.
+    """Return (first, place): the numbers of the first of all equal points of a class, in order, and for each point the
+    index in ``first`` of its copy.
 
     X are checked points; labels, (n,), are whole numbers.
     """
@@ -835,10 +841,10 @@ def _first_copies(X, labels):
 
 
 def _perhaps_repeated(X):
-    """Return the places of points among which are all that equal another one."""
+    """Return the numbers of some points, among them all that equal another point."""
     if _columns(X) is None:
         return np.arange(len(X))
-    # Rows of word counts with equal totals have equal sums, unless columns weigh differently.
+    # Different weights of columns keep apart rows of word counts that have equal totals.
     sums = X @ np.sqrt(np.arange(X.shape[1])) if _is_sparse(X) else X.sum(axis=1, dtype=np.float64)
     in_order = np.sort(sums)
     repeated = in_order[1:][in_order[1:] == in_order[:-1]]
@@ -849,7 +855,7 @@ def _perhaps_repeated(X):
 
 
 def _dimensions(a):
-    """Return the number of dimensions of an array or of lists; None of what tells neither."""
+    """Return the number of dimensions of an array or of lists; None for anything else."""
     if isinstance(a, list | tuple):
         return 2 if len(a) and isinstance(a[0], list | tuple | np.ndarray) else 1
     return len(a.shape) if hasattr(a, "shape") else None
@@ -860,20 +866,22 @@ def _refuse_swapped(X, y):
     if _is_sparse(X) or not (_is_sparse(y) or _dimensions(y) == 2) or _dimensions(X) != 1:
         return
     raise ValueError(
-        f"X must have a row for each point, and y a label; got the shapes {np.shape(X)} and {np.shape(y)}: X and y "
-        "seem to be swapped"
+        f"X must have a row for each point, and y must have a label for each point; got the shapes {np.shape(X)} and "
+        f"{np.shape(y)}: X and y seem to be swapped"
     )
 
 
 def _known_labels(y, name="y"):
-    """Return labels of any type as an array of the shape given; refuse those that are missing, by their row."""
+    """Return labels of any type as an array of their shape; an error names the row of a missing label."""
     if y is None:
         raise ValueError(f"{name} should be a 1d array with a label for each point, got None")
     if isinstance(y, str):
-        raise TypeError(f"{name} must have a label for each point, got {y!r}; options have names")
+        raise TypeError(
+            f"{name} must have a label for each point, got {y!r}: give options by their names"
+        )
     labels = _plain(y, name)
     if isinstance(y, list | tuple) and labels.dtype.kind != "O":
-        # NumPy makes "nan" of NaN, and "1" of 1, beside text.  Labels that it would change stay as they are.
+        # Beside text, NumPy turns NaN into "nan" and 1 into "1".  Then the labels are kept as objects.
         as_given = np.array(y, dtype=object)
         if (as_given != labels.astype(object)).any():
             labels = as_given
@@ -898,13 +906,14 @@ def _refuse_one_hot(labels, name):
     is_one = labels == 1
     if (is_one | (labels == 0)).all() and (is_one.sum(axis=1) == 1).all():
         raise ValueError(
-            f"{name} is one-hot, with a column for each class: give their numbers, np.asarray({name}).argmax(axis=1)"
+            f"{name} is one-hot, with a column for each class: give the numbers of the classes, "
+            f"np.asarray({name}).argmax(axis=1)"
         )
 
 
 def _kinds(labels):
     """Return the kinds of labels in an array, (n,): labels of two kinds are never equal."""
-    some = labels if labels.dtype.kind == "O" else labels[:1]  # which are all of one type
+    some = labels if labels.dtype.kind == "O" else labels[:1]  # all are of one type
     return {_kind(label) for label in {type(label): label for label in some}.values()}
 
 
@@ -915,7 +924,7 @@ def _kind(label):
         return "bytes"
     if isinstance(label, (complex, np.complexfloating)):
         return "complex numbers"
-    # To `numbers` durations are integers.
+    # The module `numbers` counts durations as integers.
     is_number = isinstance(label, Number | np.bool_) and not isinstance(label, np.timedelta64)
     return "numbers" if is_number else _kind_of_time(label) or type(label).__name__
 
@@ -948,16 +957,16 @@ def _labels(y, n, name="y", allowed=(-1, 1)):
             raise
         raise TypeError(f"{name} must hold real numbers, got dtype {known.dtype}{remedy}") from None
     is_allowed = np.abs(labels) == 1.0
-    if not is_sign:  # a range, which may be too long to be written down
+    if not is_sign:  # ``allowed`` is a range, which may be too long for a list
         is_allowed = (labels == np.floor(labels)) & (labels >= 0.0) & (labels <= allowed[-1])
     if not is_allowed.all():
         wrong = np.flatnonzero(~is_allowed)
         first = f"; {name}[{wrong[0]}] is {labels[wrong[0]]:g}"
         if is_sign:
-            raise ValueError(f"labels must be -1 or +1{first}{_sign_remedy(y, name)}")
+            raise ValueError(f"{name} must hold labels -1 or +1{first}{_sign_remedy(y, name)}")
         if (np.abs(labels) == 1.0).all():
-            first += "; -1 and +1 become 0 and 1 by (y + 1) // 2"
-        raise ValueError(f"labels must be integers from 0 to {allowed[-1]}{first}")
+            first += f"; -1 and +1 become 0 and 1 by (np.asarray({name}) + 1) // 2"
+        raise ValueError(f"{name} must hold integers from 0 to {allowed[-1]}{first}")
     return labels
 
 
@@ -965,26 +974,26 @@ def _of_both_classes(y):
     """Return the labels of a problem with a free intercept, which needs both classes."""
     if np.ptp(y) == 0.0:
         raise ValueError(
-            'intercept="free" takes points of both classes, with labels y of -1 and +1'
+            'intercept="free" needs points of both classes, with labels -1 and +1; these points are of one class'
         )
     return y
 
 
 def _signs(y, n, is_free=False):
-    """Return the signs of n points, and warn of a single class, whose margin is hardly what is wanted."""
+    """Return the labels of n points as signs; warn of a single class, because its margin is hardly ever wanted."""
     y = _labels(y, n)
     if is_free:
         return _of_both_classes(y)
     if np.ptp(y) == 0.0:
         _warn(
-            f"all labels y are {y[0]:+g}: the margin of one class is that of its points to the origin; rows Z that "
-            "have their signs already are features(Z, 1, normalize=None)"
+            f"all labels y are {y[0]:+g}, and the margin of one class is that of its points to the origin: give both "
+            "classes; or, if rows Z have their signs already, features(Z, 1, normalize=None)"
         )
     return y
 
 
 def _sign_remedy(y, name):
-    """Return the end of an error: how to map labels of two values, also text, to -1 and +1, or what takes more."""
+    """Return the end of an error: how to map two values to -1 and +1, or what to do with fewer or more values."""
     try:
         values = np.unique(np.asarray(y))
     except (TypeError, ValueError):  # the values have no order
@@ -994,8 +1003,8 @@ def _sign_remedy(y, name):
     if values.size < 2:
         return f"; {name} has no other value: give points of both classes"
     if values.size > 2:
-        return f"; {name} has {values.size} values: pair_gram takes several classes"
-    if values.dtype.kind in "mM":  # what they are compared with depends on their unit
+        return f"; {name} has {values.size} values: use pair_gram for several classes"
+    if values.dtype.kind in "mM":  # ``tolist`` turns dates into types that depend on their unit
         low, high = values.astype(str).tolist()
         largest = f"np.asarray({name}).max()"
     else:
@@ -1033,12 +1042,12 @@ def _amounts(values, name, n):
         return np.full(n, _number(values, name, closed=True))
     values = _vector(values, name, n)
     if values.min() < 0.0:
-        raise ValueError(f"{name} must hold numbers of at least 0, the least is {values.min():g}")
+        raise ValueError(f"{name} must hold numbers of at least 0; the least is {values.min():g}")
     return values
 
 
 def _places(index, n, name="index"):
-    """Return the numbers of some of n points as an array: of numbers, of a slice, or of a mask with n entries."""
+    """Return the numbers of the points that an array of numbers, a slice, or a mask with n entries selects."""
     if isinstance(index, slice):
         places = np.arange(n)[index]
     else:
@@ -1051,7 +1060,7 @@ def _places(index, n, name="index"):
             f"array of {places.dtype} of shape {places.shape}"
         )
     if places.size == 0:
-        raise ValueError(f"{name} must hold at least one point, and holds none")
+        raise ValueError(f"{name} must select at least one point, and selects none")
     is_outside = (places < -n) | (places >= n)
     if is_outside.any():
         raise IndexError(
@@ -1066,7 +1075,7 @@ def _refuse_overflow(*numbers, place=""):
     if not all(np.isfinite(array).all() for array in numbers):
         raise FloatingPointError(
             f"the iterates or their margins are not finite{place}: they overflowed, or G was "
-            "written to during the run; rescale G, or give a smaller step"
+            "written to during the run: rescale G, or give a smaller step"
         )
 
 
@@ -1175,12 +1184,14 @@ def _softmax(m, q):
 
 def _unit_range(v):
     """Return v times the power of two that brings ||v||_1 into [1/2, 1]."""
-    v = np.ldexp(v, -np.frexp(np.abs(v).max())[1])  # first, as the sum of all might overflow
+    v = np.ldexp(
+        v, -np.frexp(np.abs(v).max())[1]
+    )  # first, because the sum of all entries might overflow
     return np.ldexp(v, -np.frexp(np.abs(v).sum())[1])
 
 
 def _frozen(array):
-    """Return a view of an array that cannot be written to: then loops are compiled for one type, whoever made it."""
+    """Return a read-only view of an array, so that loops are compiled for one type of array."""
     if not array.flags.writeable:
         return array
     view = array.view()
@@ -1220,9 +1231,10 @@ def _precise_dot(a, b):
 
 @njit(cache=_CACHE)
 def _renormalize(high, low):
-    """Let high + low keep its value, and make ``low`` what rounding takes from it: at most half a unit of ``high``.
+    """Keep the value of high + low, and make ``low`` its rounding error: at most half a unit in the last place of
+    ``high``.
 
-    After sums that cancel both may be of the same size.  Then their product would not be small against high^2.
+    After sums that cancel, high and low may be of the same size.  Then high low would not be small beside high^2.
     """
     for i in range(high.size):
         total = high[i] + low[i]
@@ -1234,7 +1246,7 @@ def _renormalize(high, low):
 # Loops that several threads share are compiled twice by `_twins`, over one compiled step: for one thread, and for
 # several.  The step is the same code in both, so that results do not depend on the number of threads.
 
-_STRETCH = 512  # entries of a vector that a step of `_combine_rows` adds up, which the caches keep
+_STRETCH = 512  # entries of a vector that a step of `_combine_rows` updates; they fit into a cache
 
 
 @njit(cache=_CACHE)
@@ -1273,9 +1285,9 @@ def _combine_rows(matrix, index, weights, out):
     _enter_by_size(index.size * out.size, *twins, matrix, index, weights, out)
 
 
-# BLAS wakes its threads for short products, too.  Beside another process that needs a core they wait for each other,
-# many times as long as the product takes.
-_SHORT = 1 << 24  # multiplications of a product below which one thread is about as fast
+# BLAS wakes its threads even for short products.  If another process needs a core, the threads wait for each other,
+# many times longer than the product takes.
+_SHORT = 1 << 24  # if a product has fewer multiplications, one thread is about as fast
 
 
 @register_jitable(fastmath=_FAST)
@@ -1299,12 +1311,12 @@ def _row_dots(rows, first, k, v, out):
     v = v[:k]
     whole = len(rows) - (len(rows) - first) % 4
     for i in range(first, whole, 4):
-        # Rows of rows[:, :k] would not be known to lie in one piece.
+        # Numba would not know that a row of rows[:, :k] is contiguous.
         dots = _four_dots(rows[i, :k], rows[i + 1, :k], rows[i + 2, :k], rows[i + 3, :k], v)
         out[i], out[i + 1], out[i + 2], out[i + 3] = dots
     for i in range(whole, len(rows)):
         row = rows[i, :k]
-        # as above, so that a row has the same bits wherever it stands
+        # The sums are those above, so that a row gives the same bits at every place.
         out[i], _, _, _ = _four_dots(row, row, row, row, v)
 
 
@@ -1315,7 +1327,7 @@ def _short_product(A, B, out):
 
 
 def _table_product(A, B):
-    """Return A B' of two tables of rows in C order, where the last bits do not matter."""
+    """Return A B' for two tables in C order.  The last bits depend on their sizes."""
     if len(A) * B.size >= _SHORT:
         return A @ B.T
     out = np.empty((len(A), len(B)))
@@ -1334,10 +1346,12 @@ def _distribution(q, name, n):
     slack = 1e-9 if q.dtype == np.float64 else 1e-5
     q = q.astype(np.float64)
     if q.size != n or q.min() < 0.0:
-        raise ValueError(f"{name} must be {n} weights >= 0; got {q.size}, least {q.min():g}")
+        raise ValueError(
+            f"{name} must hold {n} weights >= 0; got {q.size} weights, the least is {q.min():g}"
+        )
     if abs(q.sum() - 1.0) > slack:
         raise ValueError(
-            f"the sum of {name} must be 1, and is {q.sum():.17g}: give {name} / {name}.sum()"
+            f"the sum of {name} must be 1; got {q.sum():.17g}: give {name} / {name}.sum()"
         )
     return q
 
@@ -1358,9 +1372,10 @@ def _best_bias(signs, m):
 
 
 def _least_hinge_loss(m, cost, y):
-    """Return (b, pull): the bias of least sum_i cost_i max(0, 1 - m_i - b y_i), and a subgradient with y'pull = 0.
+    """Return (b, pull): the bias that minimizes sum_i cost_i max(0, 1 - m_i - b y_i), and a subgradient with y'pull =
+    0.
 
-    The sum falls as every m_i rises, at the rates ``pull``.  Without signs y there is no bias, and b = 0.
+    As m_i rises, the sum falls at the rate pull_i.  Without signs y there is no bias, and b = 0.
     """
     if y is None:
         return 0.0, np.where(m < 1.0, cost, 0.0)
@@ -1377,7 +1392,7 @@ def _least_hinge_loss(m, cost, y):
     pulls[k] = np.clip(slope[k] if is_plus[k] else costs[k] - slope[k], 0.0, costs[k])
     pull = np.empty(m.size)
     pull[order] = pulls
-    # Where the sum is flat, as if all support vectors are at their cost, the middle is taken, as LIBSVM does.
+    # If the sum is flat at its minimum, as when all support vectors are at their cost, take the middle, as LIBSVM does.
     last = k + 1 if abs(slope[k]) <= flat and k + 1 < m.size else k
     return 0.5 * float(ends[order[k]] + ends[order[last]]), pull
 
@@ -1398,15 +1413,16 @@ def _weights(alpha, signs=None):
 def _balanced(alpha, signs):
     """Return weights near alpha >= 0 with sum_i y_i alpha_i = 0 in exact arithmetic, for the signs y of two classes.
 
-    What the sum is too large by is taken from a weight of each exponent in turn, the largest first: it leaves at most
-    half a unit in the last place of that weight.  Weights that are more than 2^53 apart may leave a rest.
+    The excess of the sum is subtracted from one weight of each exponent in turn, the largest exponent first.  At most
+    half a unit in the last place of that weight is left each time.  If weights are more than a factor of 2^53 apart, an
+    excess may be left at the end.
     """
     terms = (signs * alpha).tolist()
     excess = math.fsum(terms)
     if excess == 0.0 or not math.isfinite(excess):
         return alpha
     alpha = alpha.copy()
-    # The exact sum as a sum of a few numbers, each of which rounds what those before it leave
+    # Write the exact sum as a sum of a few numbers; each rounds what the numbers before it leave.
     total = []
     part = excess
     while part != 0.0:
@@ -1433,19 +1449,21 @@ def _excess(x, top, tau):
     return max((x - top) - tau, 0.0)
 
 
-# Without flags that reorder sums: LLVM inlines this function in some of its callers only, and there it would sum in
-# another order.  Then a process that compiles and one that reads the cache would differ in their last digits.
+# No flags may reorder these sums: LLVM inlines this function into some of its callers only, and there it would sum in
+# another order.  Then a process that compiles and a process that reads the cache would differ in their last digits.
 @njit(cache=_CACHE)
 def _project_simplex(v, out):
     """out <- argmin_{p in Delta} ||p - v||; v may have entries of -infinity, but its maximum is finite.
 
-    The excesses of v over max v + tau sum to 1 at the tau that Newton's method finds.  It is exact once the support no
-    longer changes, if the last step came from a sum near 1 and lost no digits.
+    Newton's method finds the tau at which the excesses of v over max v + tau sum to 1.  tau is exact once the support
+    no longer changes, if the last step came from a sum near 1 and lost no digits.
     """
     top = v[0]
     for i in range(v.size):
         top = max(top, v[i])
-    tau = -1.0  # There the largest entry alone has the excess 1: so tau is not above the answer.
+    tau = (
+        -1.0
+    )  # The largest entry alone has the excess 1 here, so that tau is not above the solution.
     previous_count = 0
     previous_tau = tau
     for _ in range(100):
@@ -1458,7 +1476,7 @@ def _project_simplex(v, out):
             count += excess > 0.0
         if count == 0:  # v has NaN
             break
-        # 2. Make the Newton step.  Rounding may move tau back and forth between two values: that ends the search, too.
+        # 2. Make the Newton step.  If rounding moves tau back and forth between two values, end the search, too.
         next_tau = tau + (total - 1.0) / count
         is_exact = count == previous_count and abs(total - 1.0) <= count * _EPS
         is_last = is_exact or next_tau == previous_tau
@@ -1475,9 +1493,10 @@ def _project_simplex(v, out):
 def project_simplex(v: ArrayLike) -> Array:
     """Project v onto the simplex Delta: argmin_{p in Delta} ||p - v||_2, exactly.
 
-    Delta holds the p >= 0 in R^n with sum 1.  The projection is p_i = max(v_i - tau, 0) for the one tau at which these
-    sum to 1.  tau is found without a sort, in a few passes over v, O(log n) at worst; proof: "Passes of the projection
-    onto the simplex" in figures/THEOREMS.md.  Functions compiled by njit may call it; there v is unchecked.
+    Delta is the set of p >= 0 in R^n with sum 1.  The projection is p_i = max(v_i - tau, 0) for the one tau at which
+    these sum to 1.  Newton's method finds tau without a sort, in a few passes over v, and O(log n) at worst: Lemma 1,
+    "Passes of the projection onto the simplex" in figures/THEOREMS.md.  You may call project_simplex in functions that
+    njit compiles; there v is not checked.
 
     Parameters
     ----------
@@ -1513,13 +1532,13 @@ def project_simplex(v: ArrayLike) -> Array:
     return _project_simplex(v, v)
 
 
-# Compiled callers of a prox map run the code given to `overload`.
+# Compiled callers of a public function run the code that is given to `overload`.
 overload(project_simplex)(lambda v: lambda v: _project_simplex(v, np.empty(v.size)))
 
 
 @njit(cache=_CACHE)
 def _entropy_prox(g, mu, q, out):
-    """out_i <- q_i exp(-g_i / mu) / sum; the least g_i with q_i > 0 is taken as 0, so that nothing overflows."""
+    """out_i <- q_i exp(-g_i / mu) / sum; the least g_i with q_i > 0 is subtracted first, so that nothing overflows."""
     low = np.inf
     for i in range(g.size):
         if q[i] > 0.0 and g[i] < low:
@@ -1533,9 +1552,9 @@ def _entropy_prox(g, mu, q, out):
 def entropy_prox(g: ArrayLike, mu: float, q: ArrayLike | None = None) -> Array:
     """Take the softmax of -g / mu, weighted by q: argmin_{p in Delta} <g, p> + mu KL(p || q), the entropy prox map.
 
-    KL(p || q) = sum_i p_i ln(p_i / q_i), so that p_i is proportional to q_i exp(-g_i / mu).  As mu -> 0, p tends to q
-    restricted to the least g_i with q_i > 0.  Functions compiled by njit may call entropy_prox; there the arguments are
-    not checked.
+    KL(p || q) = sum_i p_i ln(p_i / q_i), so that p_i is proportional to q_i exp(-g_i / mu).  As mu -> 0, p_i tends to 0
+    unless g_i is the least of those with q_i > 0.  You may call entropy_prox in functions that njit compiles; there the
+    arguments are not checked.
 
     Parameters
     ----------
@@ -1583,7 +1602,8 @@ def _compiled_entropy_prox(g, mu, q=None):
 
 @njit(cache=_CACHE)
 def _l2_prox(g, mu, q, out):
-    """out <- project_simplex(q - g / mu).  The least g_i is taken as 0, so that no entry overflows to +infinity."""
+    """out <- project_simplex(q - g / mu).  The least g_i is subtracted first, so that no entry overflows to
+    +infinity."""
     low = _least(g)
     for i in range(g.size):
         out[i] = q[i] + (low - g[i]) / mu
@@ -1593,8 +1613,8 @@ def _l2_prox(g, mu, q, out):
 def l2_prox(g: ArrayLike, mu: float, q: ArrayLike) -> Array:
     """Find argmin_{p in Delta} <g, p> + (mu/2) ||p - q||^2, the Euclidean prox map of the simplex Delta.
 
-    The minimiser is project_simplex(q - g / mu).  Functions compiled by njit may call l2_prox; there the arguments are
-    not checked.
+    The minimiser is project_simplex(q - g / mu).  You may call l2_prox in functions that njit compiles; there the
+    arguments are not checked.
 
     Parameters
     ----------
@@ -1658,8 +1678,9 @@ def _prox(which, g, mu, q, out):
 #
 # L and P have room for more points.  `_descend` goes to the minimum on the face.  `_append` brings another point in.
 #
-# A point may *depend* on those of the face: then the factor has no row for it, because H is flat in a direction that
-# moves this point and the face alone.  x goes along this direction until a point of the face has x_i = 0 and leaves.
+# A point may *depend* on the points of the face: H is then flat in a direction that moves only this point and the face,
+# and the factor has no row for this point.  x moves along this direction until a point of the face has x_i = 0; that
+# point leaves the face.
 
 _PIVOT = 1e-8  # a point whose pivot is at most this depends on the points of the face
 
@@ -1703,7 +1724,8 @@ def _ratio_test(x, P, k, d, t):
 
 @register_jitable
 def _move(face, x, k, d, t, leaving):
-    """Move x by t d; the point at the place ``leaving`` leaves the face, unless that is -1.  Return the new k."""
+    """Move x by t d; the point at the place ``leaving`` leaves the face, unless ``leaving`` is -1.  Return the new
+    k."""
     _, L, P, inside = face
     for a in range(k):
         x[P[a]] = max(x[P[a]] + t * d[a], 0.0)
@@ -1730,9 +1752,9 @@ def _move(face, x, k, d, t, leaving):
 
 @register_jitable
 def _pivot(face, row, k, i):
-    """Write the row of the factor for point i, but for its last entry; return the square of that.
+    """Write the row of the factor for point i, except its last entry; return the square of the last entry.
 
-    It is the squared distance of point i, of length 1, to the span of the points on the face.
+    This square is the squared distance of point i, which has length 1, to the span of the points on the face.
     """
     _, L, P, _ = face
     z = L[k]
@@ -1744,10 +1766,10 @@ def _pivot(face, row, k, i):
 
 @register_jitable
 def _flat_direction(face, row, g, k, i, d):
-    """Set d to the direction on the face that belongs to x_i moving by ``sign``; return (sign, slope, total).
+    """Set d to the move on the face that goes with a move of x_i by ``sign``; return (sign, slope, total).
 
-    The direction is e_i - H_PP^-1 H_Pi, in which H is flat, times the sign that makes it go downhill.  ``slope`` is the
-    change of the objective, and ``total`` that of sum x, for a step of +1 in x_i.
+    The direction is e_i - H_PP^-1 H_Pi, along which H is flat, times the sign that makes it a descent direction.  For a
+    step of +1 in x_i, ``slope`` is the change of the objective, and ``total`` is the change of sum x.
     """
     _, L, P, _ = face
     for a in range(k):
@@ -1766,9 +1788,10 @@ def _flat_direction(face, row, g, k, i, d):
 
 @register_jitable
 def _append(face, row, x, g, k, i, eps):
-    """Bring point i into the face, given its row of H, and g on the face and at i; return the new k, -1 for a witness.
+    """Bring point i into the face, given its row of H, and g on the face and at i; return the new k, or -1 for a
+    witness.
 
-    A witness has x'Hx <= (eps sum x)^2; x is one then.
+    A witness is an x with x'Hx <= (eps sum x)^2; if -1 is returned, x is one.
     """
     _, L, P, inside = face
     d = np.empty(k)
@@ -1780,7 +1803,7 @@ def _append(face, row, x, g, k, i, eps):
         sign, slope, total = _flat_direction(face, row, g, k, i, d)
         longest = np.inf if sign > 0.0 else x[i]
         t, blocking = _ratio_test(x, P, k, d, longest)
-        # 2. Where nothing stops the direction, it is a witness, or else i enters.
+        # 2. If nothing bounds the step, the direction is a witness, or else i enters.
         if t == np.inf:
             if total > 0.0 and math.sqrt(max(pivot, 0.0)) <= eps * total:
                 x[:] = 0.0
@@ -1788,10 +1811,10 @@ def _append(face, row, x, g, k, i, eps):
                 _move(face, x, k, d, 1.0, -1)
                 return -1
             break
-        # 3. Where the minimum comes first, i enters all the same.
+        # 3. If the minimum comes before the bound, i enters.
         if t * pivot > abs(slope):
             break
-        # 4. Go there.  A point leaves the face, and i is tried again; or x_i itself is 0.
+        # 4. Go to the bound.  A point leaves the face, and i is tried again; or x_i itself is 0.
         x[i] = max(x[i] + sign * t, 0.0)
         k = _move(face, x, k, d, t, blocking)
         if blocking < 0:
@@ -1807,7 +1830,7 @@ def _append(face, row, x, g, k, i, eps):
 def _descend(face, x, g, k):
     """Make Newton steps to the minimum on the face, given g there; return the new k and the number of steps.
 
-    A step goes to the minimum, or to the first zero of x if that comes before; then the point there leaves the face.
+    A step goes to the minimum, or to the first zero of x on the way; then the point with this zero leaves the face.
     """
     _, L, P, _ = face
     d = np.empty(k)
@@ -1857,7 +1880,8 @@ class _Prepared(namedtuple("_Prepared", "rows squares")):
 
 
 def _inner_products(A, B, out):
-    """out <- A B' for dense or sparse rows, in the precision of ``out``; of sparse rows, summed in float64."""
+    """out <- A B' for dense or sparse rows, in the precision of ``out``; products of sparse rows are summed in
+    float64."""
     dtype = out.dtype
     if _is_sparse(A) or _is_sparse(B):
         products = A.astype(np.float64) @ B.astype(np.float64).T
@@ -1882,23 +1906,29 @@ class _KernelFields(NamedTuple):
     function: Callable[..., Any] | None = None
 
 
-class Kernel(_KernelFields):
-    """A kernel with its parameters, as the training points determine them: the fact ``G.kernel``.
+def _undefined(thing, method, purpose):
+    """Return an error about a method that a class of your own must define."""
+    return f"{type(thing).__name__} has no {method}: define it to {purpose}"
 
-    Each kernel is a subclass; `_KERNELS` has those with names.  It names its parameters in ``takes``, says in
-    ``takes_sparse`` whether it keeps sparse points sparse, and in ``of_distances`` whether it depends on distances
-    alone, with K(x, x) = 1.  It has three methods: `_fill` gives its values, `diagonal` gives K(x, x), and `rounding`
-    bounds the error of a value.
+
+class Kernel(_KernelFields):
+    """A kernel with its parameters as numbers, such as ``G.kernel``.
+
+    Each kernel is a subclass, and `_KERNELS` lists the kernels that have names.  ``takes`` names the parameters.
+    ``takes_sparse`` is True if sparse points stay sparse.  ``of_distances`` is True if K(x, x') depends on x - x' alone
+    and K(x, x) = 1.  A subclass defines three methods: `_fill` computes values, `diagonal` computes K(x, x), and
+    `rounding` bounds the error of a value.
 
     Attributes
     ----------
     name : str
         "linear", "poly", "rbf", "laplacian", "ntk", "precomputed", or "callable" for a function.
     gamma, coef0, degree : float, float, int
-        gamma is a number, whatever it was chosen by.
+        gamma is a number, also if it was given as "scale", "auto" or sigma2.
     center : array, shape (d,), or None
-        A point near the others, if these are far from 0.  It is subtracted from all points, from those of the training
-        without rounding, which changes no distance.  It is also that of "linear" with a free intercept.
+        A point near the training points, if these are far from 0.  It is subtracted from all points, which changes no
+        distance; for training points the differences are exact.  Kernels of distances have a center, and so does
+        "linear" with a free intercept and normalize=None.
     function : callable, or None for a named kernel
 
     Examples
@@ -1912,7 +1942,7 @@ class Kernel(_KernelFields):
     of_distances = False
 
     def __new__(cls, *fields: Any, **named: Any) -> Kernel:
-        if len(fields) > len(cls._fields):  # of a model that 2.0.0 saved, and that pickle reads
+        if len(fields) > len(cls._fields):  # pickle reads a model that 2.0.0 saved
             _refuse_version(None)
         return super().__new__(cls, *fields, **named)
 
@@ -1935,20 +1965,22 @@ class Kernel(_KernelFields):
 
     def _fill(self, A, B, out):
         """out_ij <- K(a_i, b_j), in the precision of ``out``."""
-        raise NotImplementedError(f"the kernel {self.name!r} has no formula")
+        raise NotImplementedError(_undefined(self, "_fill(A, B, out)", "write K(a_i, b_j) to out"))
 
     def diagonal(self, points: _Prepared) -> Array:
         """Return K(x_i, x_i) for prepared points, training or new ones."""
-        raise NotImplementedError(f"the kernel {self.name!r} has no diagonal")
+        raise NotImplementedError(_undefined(self, "diagonal(points)", "return all K(x_i, x_i)"))
 
     def rounding(self, points: _Prepared) -> float:
         """Bound the error of a value K(x, x') of these points, over sqrt(K(x, x) K(x', x'))."""
-        raise NotImplementedError(f"the kernel {self.name!r} has no bound of its errors")
+        raise NotImplementedError(
+            _undefined(self, "rounding(points)", "return a bound on the error of a value")
+        )
 
     def block(self, A: _Prepared, B: _Prepared) -> Array:
         """Return K(a_i, b_j) for prepared points A and B.
 
-        If K is precomputed, the b_j are the first training points, as many as B has.
+        If K is precomputed, the b_j are the first training points; only the number of points of B matters.
         """
         out = np.empty((A.squares.size, B.squares.size))
         self._fill(A, B, out)
@@ -1957,9 +1989,9 @@ class Kernel(_KernelFields):
     def sums(self, weights: Array, X: _Prepared, Xnew: _Prepared) -> Array:
         """Return sum_i weights_ci K(x_i, x), (k, m), for weights (k, n) and m prepared points x.
 
-        Values, and sums over some of the points, are in the precision of the weights; these add up in double precision.
-        The columns of points without weights are not evaluated.  If Xnew is X, and more than half of the points have
-        weights, each K(x_i, x_j) is evaluated for one of (i, j) and (j, i).
+        Values, and sums over some of the points, are in the precision of the weights; these sums are added in double
+        precision.  Columns of points without weights are not evaluated.  If Xnew is X, and more than half of the points
+        have weights, each K(x_i, x_j) is evaluated for one of (i, j) and (j, i).
         """
         support = weights.any(axis=0)
         count = np.count_nonzero(support)
@@ -1973,7 +2005,7 @@ class Kernel(_KernelFields):
         return sums
 
     def _add_sums(self, weights, X, Xnew, is_own, sums):
-        """sums_cj += sum_i weights_ci K(x_i, x_j), of which one half is evaluated if the points are the same."""
+        """sums_cj += sum_i weights_ci K(x_i, x_j).  If ``is_own``, only one half of the values is evaluated."""
         n = X.squares.size
         m = Xnew.squares.size
         for start in range(0, m, _EVALUATED):
@@ -2004,7 +2036,7 @@ class _Linear(Kernel):
 
 
 class _Polynomial(Kernel):
-    """(gamma <x, x'> + coef0)^degree, by that many products less one."""
+    """(gamma <x, x'> + coef0)^degree, by degree - 1 products."""
 
     takes = ("gamma", "coef0", "degree")
     takes_sparse = True
@@ -2030,7 +2062,7 @@ class _Decay(Kernel):
     A difference and its square err by 3 units, and the sum over d of them by d - 1 more.  The scale -gamma / ln 2 and
     its product with t err by 3.  So the exponent errs by (d + 5) gamma t units, and as gamma t exp(-gamma t) <= 1 / e
     and the power of 2 errs by 3 units, K errs by (d + 5) / e + 3: `_sum_error`(d + 16) covers this, wherever the points
-    lie.  Of two copies of a point K is exactly 1.
+    lie.  For two copies of a point K is exactly 1.
     """
 
     of_distances = True
@@ -2057,15 +2089,15 @@ class _Laplacian(_Decay):
     takes = ("gamma",)
 
 
-_FEW_COORDINATES = 128  # up to which differences take about as long as inner products
+_FEW_COORDINATES = 128  # up to this number, differences take about as long as inner products
 
 
 class _Gaussian(_Decay):
     """exp(-gamma ||x - x'||^2).
 
-    Distances of few coordinates come from differences.  Others come from inner products, whose error is
-    e = `_sum_error`(d + 16) times the squares of the points.  There ||x||^2 is taken too small by that error: K is
-    rounded upwards, and in double precision it is exactly 1 for two copies of a point.
+    For few coordinates, distances come from differences.  For more, they come from inner products, whose error is
+    e = `_sum_error`(d + 16) times the squared lengths of the points.  Then ||x||^2 is reduced by that error, so that K
+    is rounded upwards; in double precision K is exactly 1 for two copies of a point.
     """
 
     takes = ("gamma", "sigma2")
@@ -2147,7 +2179,7 @@ class _TangentLimit(Kernel):
 
 
 class _Given(Kernel):
-    """The values K(x, x') themselves, which are rows of points."""
+    """A precomputed kernel: the row of a point holds its values K(x, x')."""
 
     @classmethod
     def _read(cls, X, name):
@@ -2181,7 +2213,7 @@ class _Function(_Given):
         out[:] = self._called(A.rows, B.rows)
 
     def _called(self, A, B):
-        """Return the checked values of the function, which gets copies, as it may write to them."""
+        """Return the checked values of the function.  It gets copies of the points, because it may write to them."""
         given = [P.tolist() if P.ndim == 1 else np.array(P, dtype=np.float64) for P in (A, B)]
         values = _array(self.function(*given), "kernel(A, B)", 2)
         if values.shape != (len(A), len(B)):
@@ -2196,14 +2228,14 @@ class _Function(_Given):
         return np.concatenate([self._called(block, points.rows) for block in blocks])
 
     def diagonal(self, points):
-        # Only the diagonals of the blocks are used, so the blocks are small.
+        # The blocks are small, because only their diagonals are used.
         blocks = np.array_split(points.rows, len(points.rows) // 32 + 1)
         diagonals = [self._called(block, block).diagonal() for block in blocks]
         return np.concatenate(diagonals).astype(np.float64)
 
 
-# A new name is also told in the docstrings of `Kernel`, `gram`, `lazy_gram` and `MaxMarginClassifier`, and in
-# README.md.
+# If you add a name, add it to the docstrings of `Kernel`, `gram`, `lazy_gram` and `MaxMarginClassifier`, and to
+# figures/MANUAL.md.
 _KERNELS = {
     "linear": _Linear,
     "poly": _Polynomial,
@@ -2236,15 +2268,17 @@ def _kernel(kernel, X, params, may_move=False):
         takes = ", ".join((*kind.takes, "intercept"))
         meant = _meant(unknown)
         if callable(kernel):
-            meant = "; parameters of a function are bound by functools.partial"
-        raise TypeError(f"kernel {kernel!r} takes {takes}; got {', '.join(unknown)}{meant}")
+            meant = "; bind the parameters of a function by functools.partial"
+        raise TypeError(
+            f"kernel={kernel!r} does not take {', '.join(unknown)}; it takes {takes}{meant}"
+        )
     if isinstance(kernel, Kernel):
         return kernel
     if kind is _Function:
         return _Function("callable", function=kernel)
     if kind is _Given and X.shape[0] != X.shape[1]:
         raise ValueError(
-            f'kernel="precomputed" takes the square matrix of the training points; got shape {X.shape}'
+            f'kernel="precomputed" needs the square matrix of the training points; got shape {X.shape}'
         )
     gamma = 1.0
     if "gamma" in kind.takes:
@@ -2255,15 +2289,15 @@ def _kernel(kernel, X, params, may_move=False):
 
 
 def _meant(unknown):
-    """Return the end of an error about unknown options: where the first that is known elsewhere belongs; else ""."""
+    """Return the end of an error about unknown options: where the first known one of them belongs, or ""."""
     for name in unknown:
         if name == "C":
             return (
-                "; a G with slacks has cost=C, or ridge=1/(2*C) for squared ones, and C is an option of "
+                "; for slacks give cost=C, or ridge=1/(2*C) if slacks are squared; C is an option of "
                 "MaxMarginClassifier"
             )
         if name == "W":
-            return '; the kernel of a network of finite width is a function, in figures/MANUAL.md under "A kernel"'
+            return '; for a network of finite width give a function as kernel, see "A kernel" in figures/MANUAL.md'
         if name in ("kernel", "normalize", "intercept", "ridge", "cost"):
             return f"; {name} belongs to G: give it to gram, features or lazy_gram"
     return ""
@@ -2283,10 +2317,10 @@ def _center(kind, X, may_move):
 
 
 def _refuse_moving(X, why):
-    """Refuse points in a mapped file, which are read in place, where they would be written down anew."""
+    """Refuse to move points in a mapped file, because they are read in place and not copied."""
     if _is_mapped(X):
         raise ValueError(
-            f"X lies in a mapped file, and {why}: load it, X = np.array(X), or write the file anew with that done"
+            f"X lies in a mapped file, and {why}: load X, X = np.array(X), or write the moved points to a file"
         )
 
 
@@ -2296,7 +2330,7 @@ def _is_free(intercept):
 
 
 def _constant(intercept):
-    """Return the constant feature that an intercept stands for; 0 if it is free."""
+    """Return the constant feature of an intercept; 0 if the intercept is free."""
     if intercept is None or isinstance(intercept, bool | np.bool_):
         raise TypeError(
             'intercept must be "free" for a bias of any size, a number c > 0 for a constant feature c of all points, '
@@ -2308,12 +2342,12 @@ def _constant(intercept):
 
 
 def _constant_feature(constant, name):
-    """Return a constant feature; refuse one of another size than points may have."""
+    """Return a constant feature; refuse a size that points may not have."""
     if not _is_within(constant, _POINTS):
         low, high = _POINTS
         or_zero = "0, or " if name == "intercept" else ""
         raise ValueError(
-            f"{name} is {constant:g}, and must be {or_zero}from {low:g} to {high:g}: give about the length of points"
+            f"{name} must be {or_zero}from {low:g} to {high:g}; got {constant:g}: give about the length of the points"
         )
     return constant
 
@@ -2321,7 +2355,7 @@ def _constant_feature(constant, name):
 def _gamma_of(gamma, sigma2, X, weights=None):
     """Return gamma: a number, 1/(2 sigma2), 1/d for "auto", 1/(d Var X) for "scale", or 1/d if all of X is equal.
 
-    A sigma2 other than None stands before "auto" and "scale".  ``weights`` are those of the rows of X in Var X.
+    If sigma2 is given, it replaces "auto" and "scale".  ``weights`` are the weights of the rows of X in Var X.
     """
     if not isinstance(gamma, str):
         if sigma2 is not None:
@@ -2358,8 +2392,8 @@ def _powers_of_two(real, integer, digits, degree):
     2^y is 2^k 2^r with k the whole number nearest to y.  Both k and r = y - k are exact.  The Taylor polynomial of 2^r
     errs by 6e-18 of it (degree 13) or 8e-9 (degree 7), which is less than 0.2 units.  In Horner's rule the last sum
     rounds once, the steps before it err by less than 4 units of their term, and this is at most 0.42 of 2^r.  The
-    power 2^k is exact.  So 2^y errs by 3 units at most, and 2^0 is exactly 1.  Below the smallest normal number it
-    counts as that.
+    power 2^k is exact.  So 2^y errs by 3 units at most, and 2^0 is exactly 1.  A result below the smallest normal
+    number is replaced by that number.
 
     This compiles to vector instructions, and the loop over the terms is unrolled.  Flags that reorder sums would break
     the rounding of y to k.
@@ -2367,7 +2401,7 @@ def _powers_of_two(real, integer, digits, degree):
     real, integer : types of one size
     """
     terms = tuple(real(math.log(2.0) ** k / math.factorial(k)) for k in range(degree, -1, -1))
-    # Numbers of this size have no digits behind the point, and their last bits are k, which go to the exponent.
+    # Numbers of this size have no fractional digits.  Their last bits are k, which is added to the exponent.
     whole = real(1.5 * 2.0**digits)
     lowest = real(2.0 - 2.0 ** (8 * np.dtype(real).itemsize - 2 - digits))
 
@@ -2410,7 +2444,7 @@ def _choose_powers(row, scale):
 # Blocks of distances
 #
 # Distances are sums of differences, for 32 rows against a line of 512 columns.  Such a block stays in a near cache from
-# the first coordinate to the sums, of which its mirror image is a part.
+# the first coordinate to the sums, also the sums of its mirror image.
 
 _LINE = 512  # columns of a block
 _ROWS = 32  # rows of a block, which are read by twos
@@ -2430,7 +2464,7 @@ def _add_terms(total, x, line, j, is_squared):
     return total + abs(p) + abs(q) + abs(r) + abs(s)
 
 
-@njit(cache=_CACHE, fastmath={"contract"})  # whatever it is inlined into, its bits are the same
+@njit(cache=_CACHE, fastmath={"contract"})  # its bits do not depend on its callers
 def _add_to_two(a, b, x, y, line, is_squared):
     for j in range(a.size):
         a[j] = _add_terms(a[j], x, line, j, is_squared)
@@ -2441,7 +2475,7 @@ def _add_to_two(a, b, x, y, line, is_squared):
 def _block_of_distances(scale, rows, start, stop, line, size, is_squared, some, block):
     """block_ij <- 2^(scale distance) of the rows from start to stop - 1 from the first ``size`` columns of a line.
 
-    With the scale 0 the distances stay as they are.  ``some`` is memory for the rows.
+    If the scale is 0, block_ij is the distance.  ``some`` is work space for the rows.
     """
     count = stop - start
     for i in range(count):
@@ -2478,7 +2512,7 @@ def _add_multiple(out, x, row):
 
 @njit(cache=_CACHE)
 def _sum_share(number, scale, rows, lines, is_squared, weights, is_own, sums, images):
-    """Add to ``sums`` what a share of the rows takes from the columns, and to ``images`` what these columns take."""
+    """Add the terms of a share of the rows to ``sums``, and the terms of their mirror images to ``images``."""
     n = weights.shape[1]
     some = np.zeros((_ROWS, lines.shape[1]), lines.dtype)
     block = np.zeros((_ROWS, _LINE), lines.dtype)
@@ -2514,7 +2548,8 @@ _sum_shares, _sum_shares_in_parallel = _twins(_sum_shares)
 
 
 def _add_sums_of_decays(scale, A, B, is_squared, weights, is_own, sums):
-    """sums_ci += sum_j weights_cj 2^(scale distance of a_i and b_j), of which half is evaluated if A is B."""
+    """sums_ci += sum_j weights_cj 2^(scale distance of a_i and b_j).  If ``is_own``, one half of the values is
+    evaluated."""
     lines = _lines(B, weights.dtype)
     rows = _frozen(np.ascontiguousarray(A, weights.dtype))
     images = np.zeros((_SHARES, len(weights), len(B) if is_own else 0))
@@ -2527,7 +2562,7 @@ def _add_sums_of_decays(scale, A, B, is_squared, weights, is_own, sums):
 
 
 def _lines(X, dtype):
-    """Return points as lines, (lines, coordinates, 512), with coordinates of 0 up to a multiple of 4."""
+    """Return points as lines, (lines, coordinates, 512), padded with zeros to a multiple of 4 coordinates."""
     n, d = X.shape
     lines = np.zeros((-(-n // _LINE), d + -d % 4, _LINE), dtype)
     for line, first in zip(lines, range(0, n, _LINE), strict=True):
@@ -2559,7 +2594,7 @@ _fill_lines, _fill_lines_in_parallel = _twins(_fill_lines)
 
 @njit(cache=_CACHE, fastmath=_FAST)
 def _fill_row(scale, x, rows, is_squared, out):
-    """out_j <- 2^(scale distance) of one point from rows, whose distances take less time than lines of them."""
+    """out_j <- 2^(scale distance) of one point from row j.  For one point, this takes less time than to make lines."""
     for j in range(out.size):
         row = rows[j]
         total = x[0] - x[0]
@@ -2572,14 +2607,14 @@ def _fill_row(scale, x, rows, is_squared, out):
 
 
 def _fill_with_distances(scale, A, B, is_squared, out):
-    """out_ij <- 2^(scale distance) of a_i and b_j, in the precision of ``out``; with the scale 0 the distance."""
+    """out_ij <- 2^(scale distance) of a_i and b_j, in the precision of ``out``; if the scale is 0, the distance."""
     if len(A) == 1:
         _fill_row(scale, A[0].astype(out.dtype), np.asarray(B), is_squared, out[0])
         return
     lines = _lines(B, out.dtype)
     rows = _frozen(np.ascontiguousarray(A, out.dtype))
     given = scale, rows, lines, is_squared, out
-    # Threads pay from some 2^22 operations on, each of which is shorter than reading an entry.
+    # Threads pay from about 2^22 operations on; 16 operations count as one entry that is read.
     work = len(A) * lines.size // 16
     _enter_by_size(work, _fill_lines, _fill_lines_in_parallel, *given)
 
@@ -2618,8 +2653,8 @@ def _normalizers(diagonal, normalize, name="X"):
         count = np.count_nonzero(diagonal < low)
         others = f", like {_counted(count - 1, 'other row')}" if count > 1 else ""
         raise ValueError(
-            f'row {row} of {name} has K(x, x) = {diagonal[row]:g}{others}, and normalize="unit" divides by its root: '
-            'leave out such rows, or give normalize="max" or None, or a constant intercept'
+            f'row {row} of {name} has K(x, x) = {diagonal[row]:g}{others}, but normalize="unit" divides by its square '
+            'root: leave out such rows, or give normalize="max" or None, or a constant intercept'
         )
     return 1.0 / np.sqrt(diagonal)
 
@@ -2632,7 +2667,7 @@ def kernel_matrix(
     intercept: float = 0.0,
     **params: Any,
 ) -> Array:
-    """Evaluate a kernel between two sets of points: the K(a_i, b_j), without signs and not normalised.
+    """Evaluate a kernel between two sets of points: K(a_i, b_j), without signs and without normalisation.
 
     Parameters
     ----------
@@ -2651,7 +2686,7 @@ def kernel_matrix(
     Raises
     ------
     ValueError, TypeError
-        A, B, the kernel or a parameter is bad, as in `gram`; or A and B have different numbers of columns.
+        A, B, the kernel or a parameter is not as `gram` needs it; or A and B have different numbers of columns.
 
     See Also
     --------
@@ -2687,14 +2722,14 @@ def _new_points(X, kernel, d):
 
 
 def _refuse_other_columns(X, name, d, whose):
-    """Refuse checked points with other columns than d, which is None for objects."""
+    """Refuse checked points whose number of columns is not d; d is None for objects."""
     columns = _columns(X)
     if columns == d:
         return
     if None in (columns, d):
         kinds = [f"{'no' if k is None else k} columns of numbers" for k in (columns, d)]
         raise ValueError(f"{name} has {kinds[0]}, and {whose} {kinds[1]}: give points of one kind")
-    raise ValueError(f"{name} has {columns} columns, and {whose} {d} columns: give as many")
+    raise ValueError(f"{name} has {columns} columns, and {whose} {d} columns: give {d} columns")
 
 
 class _KernelScores(NamedTuple):
@@ -2704,10 +2739,10 @@ class _KernelScores(NamedTuple):
     places : array of int, their numbers among the training points
     coefficients : array, shape (j, k)
     normalize : the option
-    common : what multiplies all scores: of G, under "max", 1 / max_i K(x_i, x_i)^(1/2), and 1 otherwise; of a
-        classifier this times `_multiple`
-    d : int, columns of new points, or None of objects
-    offset : float, what is added to all K(x, x'): the square of a constant feature
+    common : factor of all scores: 1 / max_i K(x_i, x_i)^(1/2) for normalize="max", else 1; a classifier multiplies it
+        by `_multiple`
+    d : int, columns of new points, or None for objects
+    offset : float, the square of a constant feature, which is added to all K(x, x')
     """
 
     kernel: Kernel
@@ -2725,7 +2760,8 @@ class _KernelScores(NamedTuple):
         if self.kernel.name == "precomputed":
             if self.normalize == "unit":
                 raise ValueError(
-                    'normalize="unit" needs K(x, x) of new points, which a precomputed kernel does not tell'
+                    'normalize="unit" needs K(x, x) of new points, and a precomputed kernel lacks them: make G with '
+                    'normalize="max" or None'
                 )
             sums = (X[:, self.places] + self.offset) @ self.coefficients.T
             return self.common * sums
@@ -2765,7 +2801,7 @@ class _LinearScores(NamedTuple):
         return self.common * scores
 
     def _products(self, X, W):
-        """Return (X - origin) W.  Only columns that move are subtracted, so that sparse points stay sparse."""
+        """Return (X - origin) W.  Columns whose origin is 0 stay sparse."""
         is_far = self.origin != 0.0
         if not is_far.any():
             return X @ W
@@ -2781,73 +2817,76 @@ class _LinearScores(NamedTuple):
 # 5.1 Gram
 # ------------------------------------------------------------------------------------------------------
 #
-# A `Gram` is what stands above the points: signs, normalisers, a constant feature, a ridge or a cost, labels.  It is
-# over a store, which has the values K_ij = <phi(x_i), phi(x_j)> of the points and nothing else: a matrix, rows, sparse
+# A `Gram` holds signs, normalisers, a constant feature, a ridge or a cost, and labels.  It is a layer over a store,
+# which holds the values K_ij = <phi(x_i), phi(x_j)> of the points and nothing else.  A store is a matrix, rows, sparse
 # rows, a kernel on demand, or pairs of classes over another `Gram`.
 #
-# A loop is written once, for any G, over two operations: `product` and `add_column`.  For a matrix, rows and sparse
-# rows both are compiled: compiled loops are given ``G.arrays``, a named tuple of numbers.  Any other G has methods
-# only.  Then the same loop runs as Python source, because a product costs much more than the interpreter.
+# A loop is written once, for any G, with two operations: `product` and `add_column`.  If the store is a matrix, rows or
+# sparse rows, both operations are compiled, and the compiled loop takes ``G.arrays``, a named tuple of arrays and
+# numbers.  Any other G has methods only, and the same loop runs as Python source: there a product costs much more than
+# the interpreter.
 
 _LARGEST_COPY = 1 << 31  # bytes above which `numpy.asarray` of a G without a matrix is refused
-_MOST_ENTRIES = 1 << 26  # of rows that are written down to find witnesses: 0.5 GB
+_MOST_ENTRIES = 1 << 26  # the most entries of rows that are computed to find witnesses: 0.5 GB
 
 
 def _at(values, index):
-    """Return the values of some points; one number or None, which stands for all points, stays as it is."""
+    """Return the values of some points; one number or None, which holds for all points, is returned as it is."""
     return values[index] if isinstance(values, np.ndarray) else values
 
 
 class Gram:
-    """G, the signed Gram matrix of points, G_ij = c_i c_j (K_ij + constant^2) + [i = j] r_i,
-    with signs times normalisers c, a constant feature and a ridge r.
+    """The signed Gram matrix G of points, G_ij = c_i c_j (K_ij + constant^2) + [i = j] r_i.
 
-    `gram`, `features`, `lazy_gram` and `pair_gram` make it of points.  ``Gram(matrix)`` makes it of a matrix that has
-    its signs already, as algorithms do of a plain array.  It looks at every entry; make it once where several
-    algorithms take one array.  An array in float64 that is symmetric to the last bit is not copied, and must not change
-    while G is in use.  One that is not, by up to 1e-6 of its largest diagonal entry, as those that are computed in
-    single precision, is averaged with its transpose: intervals are those of the matrix that is kept.
+    c_i is a sign times a normaliser, constant is a constant feature, and r is a ridge.
 
-    *A class of your own*, a subclass of Gram in any library, gives ``unit``, the numbers ``n`` and ``d``, and the
-    methods ``_diagonal()`` and ``_product(v)`` of G without its ridge.  All algorithms run on it.  By default its
-    products are sums over n points and d coordinates, in any order, in which each operation has a relative error of at
-    most ``unit``: 2.0**-53 in double and 2.0**-24 in single precision.  Nothing checks that: with too small a unit
-    intervals are false.  A class whose products err otherwise returns its own `Rounding` from ``_rounding()``.  One
-    that can compute more precisely returns (v'Gv, G v, their `Rounding`) for ||v||_1 <= 1 from ``_precise(v)``: then
-    certificates are as narrow as these allow.
+    `gram`, `features`, `lazy_gram` and `pair_gram` make a Gram from points.  ``Gram(matrix)`` makes one from a matrix
+    that has its signs already; algorithms do so with a plain array.  It checks every entry: make it once if you pass
+    one array to several algorithms.  An array in float64 that is symmetric to the last bit is not copied; do not change
+    it while G is in use.  If the asymmetry is at most 1e-6 of the largest diagonal entry, as in single precision, the
+    array is averaged with its transpose, and intervals hold for this average.
 
-    *Facts* are attributes that say what G is.  Constructors set them once, and nobody changes them.  A G that has a
-    kernel and no labels is an unsigned K, which `pair_gram` and `signed` take and algorithms refuse.
+    *A class of your own* is a subclass of Gram that computes products in any library.  It sets ``unit``, ``n`` and
+    ``d``, and defines ``_diagonal()`` and ``_product(v)`` of G without its ridge.  All algorithms run on it.  By
+    default, products count as sums over n points and d coordinates, in any order, in which each operation has a
+    relative error of at most ``unit``: 2.0**-53 in double and 2.0**-24 in single precision.  Nothing checks this: if
+    ``unit`` is too small, intervals are false.  If the errors of your products are different, return your own
+    `Rounding` from ``_rounding()``.  If you can compute more precisely, return (v'Gv, G v, their `Rounding`) for
+    ||v||_1 <= 1 from ``_precise(v)``; then certificates are as narrow as these numbers allow.
 
-    The intervals lower <= rho <= upper are about the exact G of the numbers that G stores.
+    *Facts* are the attributes below.  Constructors set them once; do not change them.  A G that has a kernel and no
+    labels is an unsigned K: `pair_gram` and `signed` take it, and algorithms refuse it.
+
+    The intervals lower <= rho <= upper hold for the exact G of the stored numbers.
 
     Attributes
     ----------
-    n : int, points
-    d : int, columns of the points, over which products sum; None if they are not known, where `_rounding` is given
-    store : the values K_ij, which know the points; of pairs it has ``K``, the Gram of the points, ``n_classes``, and
-        arrays with an entry for each pair: ``point``, ``right`` and ``wrong``, its point, its class, and another
-    labels : array, shape (n,), -1 or +1, or None if they are not known; of pairs the classes of the points
+    n : int, the number of points
+    d : int, the number of columns of the points; None for objects, or if your class defines `_rounding`
+    store : the values K_ij; the store of pairs has ``K``, the Gram of the points, ``n_classes``, and arrays with an
+        entry for each pair: ``point``, its point; ``right``, the class of the point; ``wrong``, another class
+    labels : array, shape (n,), -1 or +1, or None if they are not known; for pairs, the classes of the points
     kernel : Kernel, or None if it is not known: the kernel with its parameters as numbers
     normalize : {"unit", "max", None}, as in `gram`
     intercept : float or "free", as in `gram`
     ridge : array, shape (n,), or 0.0
-    cost : array, shape (n,), or inf: C_i, what a slack of 1 costs, as `with_cost` says
-    origin : array, shape (d,), or None for 0; the rows are those of x_i - origin
+    cost : array, shape (n,), or inf for no slacks: C_i, the cost of a slack of 1, see `with_cost`
+    origin : array, shape (d,), or None for 0; it is subtracted from the points x_i
     unit : float, the largest relative error of one operation in a product
     scale : float, s = max_i G_ii
 
     Notes
     -----
     *A free intercept.*  p ranges over the points of the simplex with y'p = 0: each class has half of the weight.  For
-    such p ||p||_G is half the distance between a point of one convex hull and a point of the other.  It does not depend
-    on the origin: G may be replaced by G + h y' + y h' for any h, and margins m by m + b y for any b.  The margin is
+    such p, ||p||_G is half the distance between a point of one convex hull and a point of the other.  It does not
+    depend on the origin: you may replace G by G + h y' + y h' for any h, and margins m by m + b y for any b.  The
+    margin is
 
         rho = max_{w, b} min_i y_i (<w, x_i> + b) / ||w|| = min_p ||p||_G.
 
-    `max_margin` takes such a G, and by default `momentum`, `gradient_descent` and `normalized_gradient_descent`: their
-    softmax is one in each class, with weight 1/2, which is the gradient of the minimum over b of
-    ln sum_i exp(-m_i - b y_i).
+    `max_margin` takes such a G, and so do `momentum`, `gradient_descent` and `normalized_gradient_descent` with their
+    default options.  These take a softmax in each class, with weight 1/2: it is the gradient of
+    min_b ln sum_i exp(-m_i - b y_i).
 
     Examples
     --------
@@ -2878,8 +2917,8 @@ class Gram:
     store: Any = None
     _c: Array | float = 1.0  # signs times normalisers; 1.0 for 1 everywhere
     _constant = 0.0  # a feature that all points have
-    _points: Any = None  # the store that scores new points: of a matrix another one than its own
-    _common = 1.0  # what multiplies all scores under normalize="max"
+    _points: Any = None  # the store that scores new points, which is another one over a matrix
+    _common = 1.0  # a factor of all scores if normalize="max"
 
     def __init__(self, matrix: ArrayLike | None = None) -> None:
         if matrix is None and type(self) is not Gram:  # a class of your own may need no numbers
@@ -2896,7 +2935,7 @@ class Gram:
         vars(G).update(facts, n=store.n, unit=store.unit, store=store)
         return G
 
-    # What a class of your own brings
+    # The methods that a class of your own may define
 
     def _diagonal(self):
         """Return all G_ii without the ridge, (n,)."""
@@ -2919,12 +2958,12 @@ class Gram:
     def _relative_lengths(self):
         """Return the l_i to which the `Rounding` is relative, (n,), at most 1.
 
-        A G whose error in an entry G_ij is in proportion to sqrt(G_ii G_jj) has l_i = sqrt(G_ii / max_j G_jj), as all
-        stores of this module.  Then a few long points cost no digits of the others.
+        If the error of an entry G_ij is proportional to sqrt(G_ii G_jj), as in all stores of this module, l_i =
+        sqrt(G_ii / max_j G_jj).  Then a few long points cost no digits of the other points.
         """
         return np.ones(self.n) if self._is_own else _lengths_of(self._diagonal())
 
-    # The store, and what stands above it
+    # The store, and the layer above it
 
     @property
     def _is_own(self):
@@ -2932,12 +2971,12 @@ class Gram:
 
     @property
     def _values(self):
-        """The store; a class of your own is its own."""
+        """The store; a class of your own is its own store."""
         return _Own(self) if self._is_own else self.store
 
     @functools.cached_property
     def arrays(self) -> _Arrays | None:
-        """What compiled loops are given; None for a store without compiled operations."""
+        """The argument G of compiled loops; None if the store has no compiled operations."""
         if self._values.arrays is None:
             return None
         above = (self._spread(self._c), self._constant, self._spread(self.ridge))
@@ -2988,7 +3027,7 @@ class Gram:
     def _kind(self):
         return type(self).__name__ if self._is_own else f"Gram over {self._values.kind}"
 
-    # Products and entries; those with an underscore are without the ridge
+    # Products and entries; methods with an underscore leave out the ridge
 
     def _products(self, V):
         """Return G v for each row v of V, (k, n)."""
@@ -3002,7 +3041,7 @@ class Gram:
         return sums * self._c
 
     def _plain_product(self, v):
-        """Return (v'Gv, G v) for ||v||_1 <= 1; `_rounding` is theirs."""
+        """Return (v'Gv, G v) for ||v||_1 <= 1; `_rounding` bounds their errors."""
         if self._has_rows and not _is_pairs(self):
             w = self._lift(v)
             return float(_dot(w, w)), self._margins(w)
@@ -3041,7 +3080,7 @@ class Gram:
         return out
 
     def block(self, rows: ArrayLike | slice, columns: ArrayLike | slice) -> Array:
-        """Return the entries of G in these rows and columns, which are chosen as by `restrict`."""
+        """Return the entries of G in these rows and columns; choose them as in `restrict`."""
         rows = _places(rows, self.n, "rows")
         columns = _places(columns, self.n, "columns")
         block = self._block(rows, columns)
@@ -3050,7 +3089,7 @@ class Gram:
         return block
 
     def dense(self) -> Array:
-        """Return the matrix G, (n, n): that of the store, read-only, if G is equal to it, or else a new one."""
+        """Return the matrix G, (n, n): the read-only matrix of the store if G is equal to it, or else a new matrix."""
         matrix = self._values.dense()
         if self._constant == 0.0 and np.all(self._c == 1.0) and not self._has_ridge:
             return matrix
@@ -3066,11 +3105,11 @@ class Gram:
         return matrix
 
     def __array__(self, dtype: DTypeLike = None, copy: bool | None = None) -> Array:
-        """Return the matrix, (n, n), as `dense` has it; one that is not stored takes at most 2 GB."""
+        """Return the matrix, (n, n), as `dense` does; a matrix that is not stored may take at most 2 GB."""
         if self._values.access != "stored" and 8 * self.n**2 > _LARGEST_COPY:
             raise MemoryError(
-                f"G of {self.n} points would take {8 * self.n**2 / 2**30:.3g} GB as an array; G.dense() makes it all "
-                "the same, and G.block(rows, columns) has a part of it"
+                f"G of {self.n} points would take {8 * self.n**2 / 2**30:.3g} GB as an array: call "
+                "G.block(rows, columns) for a part of it, or G.dense() for all of it"
             )
         matrix = self.dense()
         is_new = matrix.flags.writeable
@@ -3078,10 +3117,12 @@ class Gram:
             is_new = True
             matrix = matrix.astype(dtype)
         if is_new and copy is False:
-            raise ValueError(f"to have G as an array of {matrix.dtype} takes a copy")
+            raise ValueError(
+                f"copy must not be False: an array of {matrix.dtype} with the entries of G is a copy"
+            )
         return matrix.copy() if copy and not is_new else matrix
 
-    # What a product shows, and how far it may be off
+    # Products, and bounds on their errors
 
     def rounding(self) -> Rounding:
         """Return the `Rounding` of products.
@@ -3104,13 +3145,13 @@ class Gram:
         return float(self._diagonal().max()) / self.scale
 
     def _error_of_squares(self):
-        """Return how far below 0 rounding may bring v'Gv for ||v||_1 <= 1, over s; that of a kernel with it."""
+        """Bound how far below 0 rounding may bring v'Gv / s for ||v||_1 <= 1, also the rounding of kernel values."""
         # A matrix has the errors with which the kernel of its points was evaluated.
         of_points = 0.0 if self._points is None else self._points.error
         return max(self.rounding().square, self._values.error, of_points)
 
     def _measured(self, v, precise=False):
-        """Return (v'Gv, G v, their `Rounding`) for ||v||_1 <= 1, more precisely if that is asked and G can."""
+        """Return (v'Gv, G v, their `Rounding`) for ||v||_1 <= 1, in twice the precision if ``precise`` and G can."""
         more = self._precise(v) if precise else None
         if more is None:
             norm2, m = self._plain_product(v)
@@ -3123,17 +3164,17 @@ class Gram:
         m = m + terms
         if more is not None:
             rounding = rounding.scaled(self._share())
-            # where the terms cancel
+            # If m - terms and terms cancel, the last rounding of m - terms counts.
             rounding = rounding._replace(
                 lost=rounding.lost + _LAST * np.abs(m - terms) / self.scale
             )
         return norm2 + sum(_precise_dot(terms, v)), m, rounding
 
-    # Coordinates, of stores that know rows: z_i = c_i (x_i, constant), and of pairs those of the classes
+    # Coordinates, if the store has rows: z_i = c_i (x_i, constant); for pairs, coordinates for each class
 
     @property
     def _more_precise(self):
-        """What holds these points with more digits, or "" if nothing of this module does."""
+        """The call that makes a more precise G from these points, or "" if there is none."""
         is_linear = self.kernel is not None and self.kernel.name == "linear"
         return "features(X, y)" if is_linear and not self._has_rows else ""
 
@@ -3146,17 +3187,33 @@ class Gram:
         return self._values.width + (self._constant != 0.0)
 
     def coordinates(self, index: Any = slice(None)) -> Array:
-        """Return the rows z_i of some points, in float64."""
+        """Return the rows z_i of some points, (k, width), in float64.
+
+        Parameters
+        ----------
+        index : array of int, array of bool, shape (n,), or slice
+            The numbers of k points; by default all of them.
+
+        Raises
+        ------
+        TypeError
+            G has no rows: it is over a matrix or a kernel on demand, or it is of a class of your own.
+        """
+        if not self._has_rows:
+            raise TypeError(
+                f"{self._kind()} has no coordinates: make G by features(X, y) for the linear kernel, or use "
+                "G.block(rows, columns) for entries of G"
+            )
         index = np.arange(self.n)[index]
         rows = self._with_constant(self._values.coordinates(index), self._constant)
         return rows * np.reshape(_at(self._c, index), (-1, 1))
 
     def _with_constant(self, W, last):
-        """Return rows W with the coordinate ``last`` of the constant feature, if there is one."""
+        """Return rows W with the coordinate ``last`` of the constant feature appended, if there is one."""
         return np.column_stack((W, np.broadcast_to(last, len(W)))) if self._constant else W
 
     def _lift(self, v):
-        """Return w = Z'v; of pairs w = sqrt(2) Z'v, so that ||w||^2 = 2 v'Gv."""
+        """Return w = Z'v; for pairs w = sqrt(2) Z'v, so that ||w||^2 = 2 v'Gv."""
         return self._lifts(v[None])[0]
 
     def _lifts(self, V):
@@ -3165,7 +3222,7 @@ class Gram:
         return self._with_constant(self._values.lifts(scaled), self._constant * scaled.sum(axis=1))
 
     def _margins(self, w):
-        """Return Z w; of pairs sqrt(1/2) Z w."""
+        """Return Z w; for pairs sqrt(1/2) Z w."""
         return self._table(w[None])[0]
 
     def _table(self, W):
@@ -3188,7 +3245,8 @@ class Gram:
     # Other Grams of the same points
 
     def _changed(self, **attributes):
-        """Return a copy with these attributes, which are not checked again; what is computed from them is dropped."""
+        """Return a copy with these attributes, which are not checked, and without values that are computed from
+        others."""
         twin = object.__new__(type(self))
         vars(twin).update(self.__getstate__(), **attributes)
         return twin
@@ -3211,13 +3269,18 @@ class Gram:
         Parameters
         ----------
         index : array of int, array of bool, shape (n,), or slice
-            The numbers of the points, in any order, or which of the n points they are.
+            The numbers of the points, in any order; or a mask of the n points; or a slice of them.
 
         Raises
         ------
-        TypeError, IndexError, ValueError
-            It is none of these; it holds a number that no point has; it is empty; or the intercept is free, and the
-            points are of one class.
+        TypeError
+            index is none of these.
+        IndexError
+            index holds a number that no point has.
+        ValueError
+            index is empty; or the intercept is free, and these points are of one class.
+        NotImplementedError
+            G is of a class of your own, which does not define ``_restrict(index)``.
         """
         index = _places(index, self.n)
         if self.free_labels is not None:
@@ -3241,18 +3304,23 @@ class Gram:
         if _is_pairs(self):
             return G._changed(d=store.K.d, labels=store.labels)
         if self.kernel is not None and self.kernel.name == "precomputed":
-            return G._changed(d=store.n)  # the columns of new points are values at the points
+            return G._changed(d=store.n)  # new points have a column for each point
         return G
 
     def with_ridge(self, ridge: ArrayLike) -> Gram:
-        """Return G + diag(r): that of a soft margin with squared slacks and the weights C_i = 1/(2 r_i).
+        """Return G + diag(r), the Gram matrix of a soft margin with squared slacks and the weights C_i = 1/(2 r_i).
 
         Nothing is evaluated again, and no matrix is copied.
 
         Parameters
         ----------
         ridge : float or array, shape (n,)
-            r_i: 0, or from 1e-16 to 1e16 times max_i G_ii without a ridge.
+            r_i: 0, or from 1e-16 to 1e16 times max_i G_ii without a ridge.  It is added to a ridge that G has.
+
+        Raises
+        ------
+        ValueError, TypeError
+            r_i is not a number in this range, or G has a cost, for plain slacks.
 
         Examples
         --------
@@ -3268,25 +3336,26 @@ class Gram:
         return self._changed(ridge=ridge if ridge.any() else 0.0)
 
     def with_cost(self, cost: ArrayLike) -> Gram:
-        """Return G with plain slacks, of which 1 costs C_i: the soft margin of the hinge loss, which is SVC's.
+        """Return G with plain slacks, each with the cost C_i: the soft margin of the hinge loss, as in SVC.
 
-        The entries of G stay as they are.  What changes is the margin, which `certificate`, `separator_margin` and
-        `max_margin` then bound.  With f = sum_i alpha_i y_i phi(x_i), and b = 0 unless the intercept is free, it is
+        The entries of G do not change, but the margin does: `certificate`, `separator_margin` and `max_margin` then
+        bound rho_C.  With f = sum_i alpha_i y_i phi(x_i), and with b = 0 unless the intercept is free,
 
             rho_C = 1 / sqrt(2 P),   P = min_{f, b} ||f||^2 / 2 + sum_i C_i max(0, 1 - y_i f(x_i) - y_i b).
 
-        It is always above 0, falls as C grows, and tends to the margin without slacks where that is above 0.  A weight
-        of a point multiplies its C_i; copies of a point are one point with the sum of their costs.
+        rho_C is always above 0.  It never rises as C grows, and it tends to the margin without slacks if that is above
+        0 (Theorem 17, "Plain slacks" in figures/THEOREMS.md).  To give a point a weight, multiply its C_i by the
+        weight; copies of a point are equivalent to one point with the sum of their costs.
 
         Parameters
         ----------
         cost : float or array, shape (n,)
-            C_i, from 1e-16 to 1e16 over max_i G_ii; it replaces a cost that G has.
+            C_i, from 1e-16 / max_i G_ii to 1e16 / max_i G_ii.  It replaces a cost that G has.
 
         Raises
         ------
         ValueError
-            G has a ridge, which squares slacks; or C_i is out of range.
+            G has a ridge, for squared slacks; or C_i is out of range.
 
         Examples
         --------
@@ -3304,9 +3373,9 @@ class Gram:
         return self._changed(cost=cost)
 
     def signed(self, y: ArrayLike) -> Gram:
-        """Return G with the entries y_i y_j K_ij, of a K that was made without labels.
+        """Return G with the entries y_i y_j K_ij, from a K that was made without labels.
 
-        Nothing is evaluated again or copied: many labelings of the same points cost one K.
+        Nothing is evaluated again or copied, so that many labelings of the same points need one K.
 
         Parameters
         ----------
@@ -3315,7 +3384,7 @@ class Gram:
 
         Returns
         -------
-        G : Gram over the same store, with the intercept, and the ridge or the cost, that K was made with
+        G : Gram over the same store, with the intercept and the ridge or cost of K
 
         Raises
         ------
@@ -3331,53 +3400,55 @@ class Gram:
         """
         if self.labels is not None:
             raise ValueError(
-                f"this G has labels already: signed takes a K made without y, as by {self._values.made_by}(X, ...)"
+                f"this G has labels already: make K = {self._values.made_by}(X, ...) without y, and call K.signed(y)"
             )
         if self._is_own:
-            raise TypeError(f"{type(self).__name__} has no signs to choose: give it signed rows")
+            raise TypeError(
+                f"{type(self).__name__} does not take labels y: make it from rows that have their signs"
+            )
         y = _signs(y, self.n, _is_free(self.intercept))
         return self._changed(_c=self._c * y, labels=y)
 
     # Scores of new points
 
     def decision_function(self, result: Result | ArrayLike, Xnew: Any) -> Array:
-        """Scores of new points: f(x) = sum_i alpha_i y_i K(x_i, x) + bias; sign f(x) is the predicted label.
+        """Return scores of new points, f(x) = sum_i alpha_i y_i K(x_i, x) + bias; sign f(x) is the predicted label.
 
         K is normalised as in `gram`: divided by sqrt(K(x_i, x_i) K(x, x)) for "unit", by max_i K(x_i, x_i) for "max".
-        A constant intercept is part of K.  Of pairs there is a score for each class, f_c(x) = sum_i T_ci K(x_i, x)
-        with the class weights T of `pair_gram`; the largest predicts the class.
+        A constant intercept is part of K.  For pairs there is a score for each class, f_c(x) = sum_i T_ci K(x_i, x)
+        with the class weights T of `pair_gram`; the class with the largest score is predicted.
 
         Parameters
         ----------
         result : Result, or array, shape (n,) or (k, n)
-            What an algorithm returned for this G, or weights alpha, or k rows of weights, such as Result.iterates.
-            With a free intercept the bias of weights is the best one, which takes a product: for the least margin, or
-            with a cost for the slacks.
+            The Result of an algorithm for this G, or weights alpha, or k rows of weights, such as Result.iterates.
+            If the intercept is free, weights get their best bias, which takes a product: it maximizes the least margin
+            or, with a cost, minimizes the cost of the slacks.
         Xnew : array, data frame, SciPy sparse matrix or mapped array, shape (m, d)
-            The points to score.  For kernel="precomputed", the values K(x, x_i), (m, n).  For a function of objects a
-            list of them.
+            The points to score.  For kernel="precomputed", the values K(x, x_i), (m, n).  For a function of objects, a
+            list of objects.
 
         Returns
         -------
-        scores : array, shape (m,), or (m, n_classes) of pairs
+        scores : array, shape (m,), or (m, n_classes) for pairs
             k rows of weights give k such arrays, (k, m) or (k, m, n_classes).
 
         Raises
         ------
         ValueError, TypeError
             Xnew is not finite or has another number of columns than the points; the weights are not those of this G;
-            G does not know its kernel; or normalize="unit" meets a precomputed kernel, which does not tell K(x, x) of
-            new points.
+            G does not know its kernel; or normalize="unit" and the kernel is precomputed, so that K(x, x) of new points
+            is unknown.
 
         Warns
         -----
         UserWarning
-            The result is "infeasible", and has lower <= 0: its weights prove how small every margin is, and do not
+            The result is "infeasible" and has lower <= 0: its weights bound every margin from above, and do not
             separate.
 
         See Also
         --------
-        MaxMarginClassifier : an estimator that keeps what these scores need
+        MaxMarginClassifier : an estimator that stores its training data and scores new points
 
         Examples
         --------
@@ -3389,15 +3460,15 @@ class Gram:
         is_result = _is_result(result)
         if is_result and result.status == "infeasible" and result.lower <= 0.0:
             _warn(
-                "the result is infeasible: its weights prove how small every margin is, and do not separate; for a "
-                "soft margin give G a ridge, 1 / (2 C)"
+                "the result is infeasible: its weights prove that every margin is small, and do not separate the "
+                "points; for a soft margin make G with ridge=1/(2*C) or cost=C"
             )
         if is_result and result.separator is not None:
             predictor = self._scores_of(result.separator.ravel()[None])
         else:
             predictor = self._scores(alpha)
         scores = predictor(Xnew)
-        # Of pairs there are scores of all classes for each row of weights.
+        # For pairs, each row of weights has a score for each class.
         scores = scores.reshape(len(scores), len(alpha), -1).swapaxes(0, 1)
         if not _is_pairs(self):
             scores = scores[:, :, 0]
@@ -3410,8 +3481,8 @@ class Gram:
         """Return the function that scores new points for k rows of weights alpha: X -> f(X), (m, k), without a bias."""
         if self._points is None:
             raise TypeError(
-                f"{self._kind()} does not know the kernel that scores new points: make G by gram, features or "
-                "lazy_gram of the points"
+                f"{self._kind()} does not know the kernel that scores new points: make G from the points, by gram, "
+                "features or lazy_gram"
             )
         return self._points.scores(self, alpha)
 
@@ -3420,7 +3491,8 @@ class Gram:
         return self._values.scores_of(self, W)
 
     def _best_bias(self, alpha):
-        """Return the b for which min_i (G alpha)_i + b y_i is largest, or the slacks of alpha cost least."""
+        """Return the b that maximizes min_i (G alpha)_i + b y_i or, with a cost, minimizes the cost of the slacks of
+        alpha."""
         if not alpha.any():
             return 0.0
         v = _unit_range(alpha)
@@ -3440,16 +3512,22 @@ class Gram:
             raise ValueError(
                 f"result must be of this G: it has {alpha.shape[1]} weights, and G has {_counted(self.n, 'row')}"
             )
+        if _is_result(result) and result.separator is not None:
+            width = self._width if self._has_rows else 0
+            if result.separator.size != width:
+                raise ValueError(
+                    f"result must be of this G: it has a separator of {result.separator.size} coordinates, and "
+                    f"{self._kind()} has {width}: take the G of the run"
+                )
         return alpha, has_rows
 
 
-_LAST = (
-    8.0 * _UNIT
-)  # the largest relative error of a few last operations, such as a root and a quotient
+# The largest relative error of the few operations after a product, such as a root and a quotient
+_LAST = 8.0 * _UNIT
 
 
 def _lengths_of(diagonal):
-    """Return sqrt(G_ii / max_j G_jj), and 1e-24 where that is less: then underflow is nothing beside rounding."""
+    """Return the larger of sqrt(G_ii / max_j G_jj) and 1e-24, which keeps underflow far below rounding."""
     largest = diagonal.max()
     if largest == 0.0:  # all points are 0, and have a ridge
         return np.full(diagonal.size, 1e-24)
@@ -3457,23 +3535,23 @@ def _lengths_of(diagonal):
 
 
 _ONE_KIND_OF_SLACKS = (
-    "G takes a ridge, for squared slacks, or a cost, for plain ones, and not both: leave one out"
+    "G takes a ridge, for squared slacks, or a cost, for plain slacks, but not both: leave one out"
 )
 
 
 class _Store:
-    """The values K_ij = <phi(x_i), phi(x_j)> of n points, without signs: what a `Gram` is over.
+    """The values K_ij = <phi(x_i), phi(x_j)> of n points, without signs; a `Gram` is a layer over a store.
 
     Attributes
     ----------
-    n, squares, kind, unit : points; K_ii, (n,); a name for messages; the largest relative error of an operation
-    access : how single entries are had: by "products", "computed", or "stored"
-    made_by : the function that makes a Gram of it
+    n, squares, kind, unit : number of points; K_ii, (n,); a name for messages; largest relative error of an operation
+    access : whether a single entry comes from "products", is "computed", or is "stored"
+    made_by : the function that makes a Gram over it
     work : the number of entries that a product reads or evaluates
-    error : how far below 0 v'Kv may be for ||v||_1 <= 1, over max_i K_ii, by the errors of its entries
-    arrays : what compiled loops are given, or None
-    has_rows : True if it knows rows x_i, by ``width`` coordinates, with `lifts`, `margins`, `coordinates` and
-        `separators`
+    error : how far below 0 errors of entries may bring v'Kv / max_i K_ii for ||v||_1 <= 1
+    arrays : the named tuple that compiled operations take, or None
+    has_rows : True if it has rows x_i of ``width`` coordinates; then it has `lifts`, `margins`, `coordinates`,
+        `separators` and `scores_of`
     """
 
     unit = _UNIT
@@ -3496,7 +3574,7 @@ class _Store:
         return self.block(np.array([i]), np.arange(self.n))[0]
 
     def dense(self):
-        """Return K, a new array or a read-only one."""
+        """Return K, a new array or a read-only array."""
         every = np.arange(self.n)
         return self.block(every, every)
 
@@ -3517,7 +3595,7 @@ class _Store:
 
 
 class _Own(_Store):
-    """What a class of your own brings."""
+    """The store of a class of your own: its methods."""
 
     access = "products"
 
@@ -3529,12 +3607,16 @@ class _Own(_Store):
 
     def products(self, V):
         if type(self.G)._product is Gram._product:
-            raise NotImplementedError(f"{type(self.G).__name__} has no _product(v)")
+            raise NotImplementedError(
+                _undefined(self.G, "_product(v)", "return G v without the ridge")
+            )
         return np.array([self.G._product(v) for v in V])
 
     @property
     def squares(self):
-        raise NotImplementedError(f"{type(self.G).__name__} has no _diagonal()")
+        raise NotImplementedError(
+            _undefined(self.G, "_diagonal()", "return all G_ii without the ridge")
+        )
 
     def column(self, i):
         v = np.zeros(self.n)
@@ -3545,13 +3627,15 @@ class _Own(_Store):
         return np.array([self.column(i)[columns] for i in rows])
 
     def restrict(self, index):
-        raise NotImplementedError(f"{type(self.G).__name__} has no _restrict(index)")
+        raise NotImplementedError(
+            _undefined(self.G, "_restrict(index)", "return the G of these points")
+        )
 
     def rounding(self, G):
         if G.d is None:
             raise TypeError(
-                f"{type(G).__name__} gives no d: set self.d to the number of columns, over which its products sum, "
-                "or return a Rounding from _rounding()"
+                f"{type(G).__name__} gives no d: set self.d to the number of columns over which its products sum, or "
+                "return a Rounding from _rounding()"
             )
         margins = Rounding.of_rows(G.n, G.d, G.unit).margins
         return Rounding(margins, margins + 1.01 * _sum_error(G.n + 8), 0.0)
@@ -3560,8 +3644,9 @@ class _Own(_Store):
 class Rounding(NamedTuple):
     """Bounds on the rounding errors of a product, known before it is computed.
 
-    Let v have ||v||_1 <= 1.  Let m be the computed G v, and r^2 the computed v'Gv: of rows <w, w> for w = Z'v, of any
-    other G v'm.  With s = max_i G_ii, l_i = sqrt(G_ii / max_j G_jj) without the ridge (1 in a class of your own), and
+    Let v have ||v||_1 <= 1.  Let m be the computed G v, and let r^2 be the computed v'Gv, which is <w, w> with w = Z'v
+    for rows, and v'm for any other G.  With s = max_i G_ii, l_i = sqrt(G_ii / max_j G_jj) without the ridge (1 in a
+    class of your own), and
     t = sum_i l_i |v_i|, which is at most 1,
 
         |m_i - (G v)_i| <= margins s l_i t + lost_i s,
@@ -3577,10 +3662,10 @@ class Rounding(NamedTuple):
     Notes
     -----
     A sum of n rounded terms G_ij v_j, in any order, has an error of at most e_n s l_i t, because |G_ij| <= s l_i l_j.
-    Here e_k = k unit / (1 - k unit).  Where G was rounded when it was stored, one more rounding is added.  With rows, w
+    Here e_k = k unit / (1 - k unit).  If G was rounded when it was stored, one more rounding is added.  With rows, w
     has an error of at most e_n sqrt(s) t in length, and <z_i, w> one of e_d sqrt(s) l_i ||w||.  A factor of 1.01
     covers products of errors, the rounding of s, and underflow: k numbers that underflow lose at most k 2^-1074, and a
-    length at most its root, while s >= 1e-200 and l_i >= 1e-24 (proof: "Rounding in a certificate" in
+    length at most its root, while s >= 1e-200 and l_i >= 1e-24 (Theorem 16, "Rounding in a certificate" in
     figures/THEOREMS.md).
 
     References
@@ -3626,7 +3711,7 @@ class Rounding(NamedTuple):
 
 
 def _bring(operation, name):
-    """Let compiled code call an operation: it takes the function of this name of the named tuple that it is given."""
+    """Let compiled code call an operation: it calls the function of this name of the named tuple G."""
 
     # Numba calls `choose` with types.  It compiles the function that `choose` returns into the caller.
     @overload(operation, strict=False)
@@ -3647,8 +3732,13 @@ def product(G: Gram, v: Array, out: Array) -> None:
 
     Parameters
     ----------
-    G : Gram of n points; in compiled loops what `drive` gives them
-    v, out : arrays, shape (n,); out is overwritten
+    G : Gram of n points; in a compiled loop, the G that `drive` passes to it
+    v, out : arrays of float64, shape (n,); out is overwritten
+
+    Raises
+    ------
+    TypeError, ValueError
+        G is not a Gram; or v or out is not such an array, or out is read-only.
 
     Examples
     --------
@@ -3671,14 +3761,19 @@ def product(G: Gram, v: Array, out: Array) -> None:
 def add_column(G: Gram, i: int, c: float, m: Array) -> None:
     """Add a column of G to margins, m <- m + c G e_i, in plain and in compiled code.
 
-    It costs 1/n of a product with a matrix, and about half of one with rows.
+    For a matrix, this costs 1/n of a product; for rows, it costs about half of a product.
 
     Parameters
     ----------
-    G : Gram of n points; in compiled loops what `drive` gives them
-    i : int, the number of the point
+    G : Gram of n points; in a compiled loop, the G that `drive` passes to it
+    i : int, the number of the point, from 0 to n - 1
     c : float
-    m : array, shape (n,), changed in place
+    m : array of float64, shape (n,), changed in place
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        G is not a Gram; m is not such an array, or is read-only; c is not finite; or no point has the number i.
 
     Examples
     --------
@@ -3704,10 +3799,10 @@ def add_column(G: Gram, i: int, c: float, m: Array) -> None:
 
 
 def _step_of(G, name):
-    """Return the operation of a named tuple, which compiled code that runs without the compiler calls."""
+    """Return the operation of a named tuple, for compiled code that runs as Python source."""
     step = getattr(type(G), name, None)
     if step is None:
-        raise TypeError(f"G must be a Gram, got {type(G).__name__}: Gram(G) is that of a matrix")
+        raise TypeError(f"G must be a Gram, got {type(G).__name__}: give Gram(G) for a matrix")
     return step
 
 
@@ -3715,18 +3810,18 @@ _bring(product, "product")
 _bring(add_column, "add_column")
 
 
-# What compiled loops are given
+# The argument G of compiled loops
 
 
 class _Arrays(namedtuple("_Arrays", "store c constant ridge threads", defaults=(True,))):
-    """A `Gram` in compiled code: the arrays of its store, and what stands above them.
+    """A `Gram` in compiled code: the arrays of its store, signs times normalisers, constant and ridge.
 
     ``threads`` says whether threads may share large products.
     """
 
 
 def _of_store(name):
-    """Return a function of (S, ...) for compiled code, which the named tuples of stores have under this name."""
+    """Return a function of (S, ...) for compiled code; it calls the function of this name of the named tuple S."""
 
     def step(S, *args):
         return getattr(type(S), name)(S, *args)
@@ -3771,7 +3866,7 @@ _Arrays.add_column = _gram_add_column
 
 
 def _refuse_other_arrays(n, writes=False, **vectors):
-    """Refuse what is no array of n numbers in float64: compiled code would read beyond one that is too short."""
+    """Refuse all but arrays of n numbers in float64: compiled code would read beyond the end of a shorter array."""
     for name, v in vectors.items():
         if not isinstance(v, np.ndarray):
             raise TypeError(f"{name} must be an array, got {type(v).__name__}")
@@ -3780,64 +3875,64 @@ def _refuse_other_arrays(n, writes=False, **vectors):
                 f"{name} must be an array of float64 of shape {(n,)}; got {v.dtype} of shape {v.shape}"
             )
         if writes and not v.flags.writeable:
-            raise ValueError(f"{name} is read-only, and must be an array that can be changed")
+            raise ValueError(f"{name} is read-only: give an array that can be changed")
 
 
 def _gram_of(G):
-    """Return a Gram, of a plain array that of a matrix."""
+    """Return G if it is a Gram, else the Gram over the matrix G."""
     return G if isinstance(G, Gram) else Gram(G)
 
 
 def _refuse_unsigned(G, name):
-    """Refuse a kernel matrix where the problem of labeled points is wanted."""
+    """Refuse a kernel matrix K if the function needs labels."""
     if G.kernel is not None and G.labels is None:
         raise ValueError(
-            f"{name} must have labels, and this is K, made without y: give {G._values.made_by}(X, y, ...), or take "
+            f"{name} must have labels, but this is a K made without y: give {G._values.made_by}(X, y, ...) or "
             "K.signed(y)"
         )
 
 
 def _refuse_ridge(ridge, scale):
-    """Refuse a ridge beside which rounding hides G, or which rounding hides beside G, of max_i G_ii = scale."""
+    """Refuse a ridge so large or so small that rounding hides G or the ridge; scale is max_i G_ii."""
     low, high = (limit * scale for limit in _RATIOS)
     is_wrong = (ridge != 0.0) & ((ridge < low) | (ridge > high))
     if is_wrong.any():
         i = int(np.argmax(is_wrong))
         raise ValueError(
-            f"ridge is {ridge[i]:g} at row {i}, and must be 0, or from {low:g} to {high:g}, which is max_i G_ii "
-            f"without a ridge times {_RATIOS[0]:g} and {_RATIOS[1]:g}: "
+            f"ridge is {ridge[i]:g} at row {i}, and must be 0, or from {low:g} to {high:g}, which is "
+            f"{_RATIOS[0]:g} and {_RATIOS[1]:g} times max_i G_ii without a ridge: give "
             f"np.where(ridge < {low:g}, 0.0, np.minimum(ridge, {high:g}))"
         )
 
 
 def _refuse_cost(cost, scale):
-    """Refuse a cost that is 0, or that rounding would hide beside G, or G beside it, of max_i G_ii = scale."""
+    """Refuse a cost of 0, or one so small or so large that rounding hides it or G; scale is max_i G_ii."""
     low, high = (limit / scale for limit in _RATIOS)
     is_wrong = (cost < low) | (cost > high)
     if is_wrong.any():
         i = int(np.argmax(is_wrong))
         raise ValueError(
             f"cost is {cost[i]:g} at row {i}, and must be from {low:g} to {high:g}, which is {_RATIOS[0]:g} and "
-            f"{_RATIOS[1]:g} over max_i G_ii: np.clip(cost, {low:g}, {high:g})"
+            f"{_RATIOS[1]:g} over max_i G_ii: give np.clip(cost, {low:g}, {high:g})"
         )
 
 
 def _checked(G):
-    """Return what a user passed as G as a `Gram`, with signs and a declared precision."""
+    """Return the G of a user as a `Gram`; refuse a G without signs or without a declared precision."""
     G = _gram_of(G)
     _refuse_unsigned(G, "G")
     if G.unit is None:
         raise TypeError(
-            f"{type(G).__name__} must say the precision that it computes in: unit = 2.0**-53 for double precision, "
-            "2.0**-24 for single precision"
+            f"{type(G).__name__} must declare the precision of its products: set unit = 2.0**-53 for double precision, "
+            "or 2.0**-24 for single precision"
         )
     if _is_free(G.intercept) and (G.labels is None or set(np.unique(G.labels)) != {-1, 1}):
-        raise ValueError("labels must be -1 and +1, and of both classes, for a free intercept")
+        raise ValueError('G.labels must hold both labels -1 and +1, because G has intercept="free"')
     return G
 
 
 def _scale_of(G):
-    """Return s = max_i G_ii, unless squares or products might leave the range of double precision."""
+    """Return s = max_i G_ii; refuse an s at which squares or products might leave the range of double precision."""
     scale = float(G.diagonal().max())
     low, high = _ENTRIES
     if not low <= scale <= high:
@@ -3854,7 +3949,7 @@ def _is_pairs(G):
 
 
 def _points_gram(G):
-    """Return the Gram matrix of the points: of pairs K."""
+    """Return the Gram of the points: K for pairs, else G."""
     return G.store.K if _is_pairs(G) else G
 
 
@@ -3868,7 +3963,7 @@ class _MatrixArrays(namedtuple("_MatrixArrays", "matrix")):
 
 
 class _Matrix(_Store):
-    """The values themselves, (n, n), symmetric to the last bit; in single precision where the solver holds a copy."""
+    """A matrix of the values, (n, n), symmetric to the last bit; copies of the solver are in single precision."""
 
     kind = "a matrix"
     access = "stored"
@@ -3902,7 +3997,7 @@ class _Matrix(_Store):
         return self.matrix[rows[:, None], columns]
 
     def dense(self):
-        return _frozen(self.matrix)  # pickle makes it one that can be written to
+        return _frozen(self.matrix)  # pickle drops the read-only flag
 
     def restrict(self, index):
         return _Matrix(self.block(index, index), self.error)
@@ -3911,7 +4006,7 @@ class _Matrix(_Store):
         return Rounding.of_entries(self.n, self._error_of_entries(G))
 
     def _error_of_entries(self, G):
-        """Bound what rounds an entry of `Gram.dense`: a certificate holds for it, too, and for all that round to it."""
+        """Bound the rounding of an entry of `Gram.dense`: then certificates hold for all matrices that round to it."""
         is_exact = G._constant == 0.0 and np.all(np.abs(G._c) == 1.0)
         return _UNIT if is_exact else 6.0 * _UNIT
 
@@ -3924,13 +4019,16 @@ class _Matrix(_Store):
 
 
 def _symmetric(given, name):
-    """Return (matrix, error): a C-ordered matrix in float64, symmetric to the last bit, and how far below 0, over its
-    largest diagonal entry, v'Gv may be by what rounding left asymmetric; raise an error for the first visible flaw."""
+    """Return (matrix, error); raise an error for the first visible flaw of the given matrix.
+
+    The returned matrix is C-ordered, in float64, and symmetric to the last bit.  For ||v||_1 <= 1, the rounding that
+    made the given matrix asymmetric brings v'Gv at most ``error`` times the largest diagonal entry below 0.
+    """
     given = _numbers(given, name)
     if given.ndim != 2 or given.size == 0 or given.shape[0] != given.shape[1]:
         remedy = ""
         if name == "G":
-            remedy = "; of points make it by gram(X, y) or features(X, y), for pair_gram without y"
+            remedy = "; for points give gram(X, y) or features(X, y); for pair_gram leave y out"
         raise ValueError(
             f"{name} must be a square matrix of real numbers; got shape {given.shape}{remedy}"
         )
@@ -3939,7 +4037,7 @@ def _symmetric(given, name):
     matrix = np.ascontiguousarray(rows, np.float64)
     slack = _ASYMMETRY * float(np.abs(matrix.diagonal()).max())
     with np.errstate(invalid="ignore"):
-        # NaN for a negative entry, and no comparison with NaN is true
+        # The root of a negative entry is NaN, and no comparison with NaN is true.
         roots = np.sqrt(matrix.diagonal())
     asymmetry = 0.0
     for start in range(0, len(matrix), _TILE):
@@ -3951,22 +4049,22 @@ def _symmetric(given, name):
         if not (apart.max() <= slack and above.max() <= slack):
             is_wrong = ~((apart <= slack) & (above <= slack))
             is_gross = apart > _GROSS * np.abs(left).max()
-            # Rows in another order than columns make a matrix that is no semi-definite one either.
+            # If rows and columns are in different orders, the matrix is not semi-definite either: name the asymmetry.
             i, j = np.argwhere(np.tril(is_gross if is_gross.any() else is_wrong, start))[0].tolist()
             _refuse_entry(given, name, start + i, j, slack, is_gross.any())
         asymmetry = max(asymmetry, float(apart.max()))
     if asymmetry > 0.0:
         matrix = matrix + matrix.T
         matrix *= 0.5
-    # Above 1e-12 of the largest entry, more than double precision leaves: then entries are off by several times as much
-    # as they differ.
+    # An asymmetry above 1e-12 of the largest diagonal entry is more than double precision leaves.  Then the errors of
+    # entries may be several times the asymmetry.
     is_single = given.dtype == np.float32 or asymmetry > 1e-6 * slack
     return matrix, 4.0 * _ASYMMETRY * is_single
 
 
-# The largest |G_ij - G_ji|, over max_i |G_ii|, that is put down to rounding: that of kernels in single precision
+# The largest |G_ij - G_ji| / max_i |G_ii| that counts as rounding, namely of kernels in single precision
 _ASYMMETRY = 1e-6
-# A larger one, over the largest |G_ij|, is no rounding, not even that of half precision.
+# An asymmetry above this share of the largest |G_ij| is not rounding, not even in half precision.
 _GROSS = 1e-2
 
 
@@ -3985,7 +4083,7 @@ def _refuse_entry(given, name, i, j, slack, is_gross):
     b = float(given[j, i])
     if not (math.isfinite(a) and math.isfinite(b)):
         demand = "finite, without NaN or inf"
-    elif is_gross and name.isidentifier():  # no function, whose values have an order
+    elif is_gross and name.isidentifier():  # the values of a function have the order of its points
         demand = (
             f"symmetric to {_ASYMMETRY:g} of its largest diagonal entry, and is far from it: give rows and columns the "
             f"same order, as {name}.loc[{name}.columns] does for a data frame"
@@ -4002,7 +4100,7 @@ def _refuse_entry(given, name, i, j, slack, is_gross):
     raise ValueError(f"{name} must be {demand}; row {i} has {entries}")
 
 
-_STREAMS = 8  # rows of a triangle that are read at once: those that `_symmetric_rows` writes out
+_STREAMS = 8  # rows of a triangle that `_symmetric_rows` reads at once
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
@@ -4095,7 +4193,7 @@ _add_triangles, _add_triangles_in_parallel = _twins(_add_triangles)
 
 @njit(cache=_CACHE)
 def _symmetric_product(S, v, out, threads):
-    """out <- the matrix times v, of which one half is read."""
+    """out <- the matrix times v; only the upper triangle is read."""
     count = 1 if S.matrix.size < _SERIAL else _PARTS
     parts = np.zeros((count, v.size))
     if threads and count > 1:
@@ -4149,9 +4247,9 @@ class _RowArrays(namedtuple("_RowArrays", "rows n width")):
 
 
 class _Rows(_Store):
-    """Dense points by their rows x_i, (n, d) in float64 or float32, which may lie in a mapped file.
+    """Dense points as rows x_i, (n, d), in float64 or float32; the rows may lie in a mapped file.
 
-    ``origin`` is what was subtracted from them, or None.
+    ``origin`` was subtracted from the points; it is None for 0.
     """
 
     kind = "rows"
@@ -4222,7 +4320,7 @@ class _Rows(_Store):
         return np.array([_precise_lift(G.arrays, v, G._width).sum(axis=0) for v in alpha])
 
     def scores(self, G, alpha):
-        # Of many rows, as of all iterates of a run, precise sums would take as long as the run.
+        # For many rows, such as all iterates of a run, precise sums would take as long as the run.
         return self.scores_of(G, G._separators(alpha, precise=len(alpha) == 1))
 
     def scores_of(self, G, W):
@@ -4270,7 +4368,7 @@ class _SparseArrays(namedtuple("_SparseArrays", "values columns starts n width")
 
 
 class _SparseRows(_Rows):
-    """Sparse points by their SciPy matrix in compressed rows, whose own blocks and products of tables are taken."""
+    """Sparse points as a SciPy matrix in compressed rows; SciPy computes blocks and products with tables."""
 
     kind = "sparse rows"
 
@@ -4288,7 +4386,7 @@ class _SparseRows(_Rows):
     @property
     def arrays(self):
         X = self.rows
-        # Compiled code looks whether an index is negative, unless its type has no sign.
+        # Compiled code tests whether an index is negative, unless its type is unsigned.
         unsigned = np.uint32 if X.indices.itemsize == 4 else np.uint64
         arrays = X.data, X.indices.view(unsigned), self.starts
         return _SparseArrays(*map(_frozen, arrays), self.n, self.width)
@@ -4310,7 +4408,7 @@ class _SparseRows(_Rows):
         return (self.rows[rows] @ self.rows[columns].T).toarray()
 
     def rounding(self, G):
-        """A margin is a sum over the non-zeros of a row, ||w||^2 one over all columns that there are."""
+        """Bound a margin as a sum over the non-zeros of a row, and ||w||^2 as a sum over all columns."""
         longest = int(np.diff(self.rows.indptr).max())
         length = Rounding.of_rows(self.n, self.width + 1).length
         return Rounding.of_rows(self.n, longest + 1)._replace(length=length)
@@ -4348,7 +4446,7 @@ _SparseArrays.set_dots = _sparse_set_dots
 _SparseArrays.add_rows = _sparse_add_rows
 
 
-# Kinds of rows bring the three steps above.  The rest is written once for both.
+# Dense and sparse rows each have the three steps above.  They share all other steps.
 
 
 @njit(cache=_CACHE)
@@ -4408,7 +4506,7 @@ def _precise_lift(G, v, width):
 
 @njit(cache=_CACHE)
 def _precise_dots(G, w, rest, m):
-    """m <- Z (w + rest), each sum rounded once; ``rest`` is what rounding left of w."""
+    """m <- Z (w + rest), each sum rounded once; ``rest`` is the rounding error of w."""
     for i in range(m.size):
         values, columns = _row_of(G.store, i)
         high = 0.0
@@ -4425,7 +4523,7 @@ def _precise_dots(G, w, rest, m):
 
 @njit(cache=_CACHE)
 def _precise_product(G, v, m, width):
-    """m <- Z Z' v, with Z' v kept in two parts and each sum rounded once; returns v' Z Z' v."""
+    """m <- Z Z' v, with Z' v kept in two parts and each sum rounded once; return v' Z Z' v."""
     w, rest = _precise_lift(G, v, width)
     _precise_dots(G, w, rest, m)
     high, low = _precise_dot(w, w)
@@ -4438,13 +4536,13 @@ def _precise_product(G, v, m, width):
 
 
 def _points_and_signs(X, y, kernel, intercept):
-    """Return checked points as a kernel reads them, and the signs that their labels are, or None without labels."""
+    """Return checked points as a kernel reads them, and their labels as signs, or None without labels."""
     X = _training_points(X, y, kernel)
     return X, None if y is None else _signs(y, X.shape[0], _is_free(intercept))
 
 
 def _training_points(X, y, kernel):
-    """Return checked points as a kernel reads them; labels y tell whether the two are swapped."""
+    """Return checked points as a kernel reads them; y only shows whether X and y are swapped."""
     _refuse_swapped(X, y)
     kind = _kernel_class(kernel)
     if kind is _Given:
@@ -4461,28 +4559,29 @@ def features(
     ridge: ArrayLike = 0.0,
     cost: ArrayLike = math.inf,
 ) -> Gram:
-    """Make G of points and labels for the linear kernel, in the memory of the points: dense, sparse, or on disk.
+    """Make G from points and labels for the linear kernel, in the memory of the points: dense, sparse, or on disk.
 
-    G = Z Z' + diag(r), by the rows z_i = c_i x_i, with c_i = y_i / length.  G is never formed.
+    G = Z Z' + diag(r), with the rows z_i = c_i x_i and c_i = y_i / length.  The matrix G is never formed.
 
     Parameters
     ----------
     X : array or SciPy sparse matrix or array, shape (n, d)
         The points.  An array in float64 or float32 and C order is not copied, so it must not change while G is in use.
         Memory-mapped points (`numpy.memmap`, ``numpy.load(..., mmap_mode="r")``) are read from the file in every
-        product, without an origin.
+        product, and cannot be moved to another origin.
     y : array, shape (n,), or 1, optional
-        Their labels, -1 or +1; the number 1 for rows that have their signs already.  None gives the unsigned K, with
+        The labels, -1 or +1; or the number 1, for rows that have their signs already.  None gives the unsigned K, with
         c_i = 1 / length: see `pair_gram` and `Gram.signed`.
     normalize : {"unit", "max", None}
-        The length: "unit" is ||x_i||, "max" is max_i ||x_i||, None is 1.  Only None gives margins in the units of X.
+        The length: ||x_i|| for "unit", max_i ||x_i|| for "max", and 1 for None.  Only None gives margins in the units
+        of X.
     intercept : float or "free"
-        A number other than 0 is one more feature of all points, the last, before they are normalised.
+        A number c other than 0 is appended to all points as a constant feature, before they are normalised.
         "free": as in `gram`.  With normalize=None the rows are then x_i - o for a point o near the points, if these are
         far from 0; the differences are exact.
     ridge : float or array, shape (n,)
-        As in `gram`.  With normalize=None G is of low rank plus a diagonal: for features F of a kernel, as Nystroem's
-        or random ones, ``features(F, y, normalize=None, ridge=K_ii - ||f_i||^2)`` restores the diagonal of K.
+        As in `gram`.  For approximate features F of a kernel K, such as Nystroem features or random features,
+        ``features(F, y, normalize=None, ridge=K_ii - ||f_i||^2)`` restores the diagonal of K.
     cost : float or array, shape (n,)
         As in `gram`.
 
@@ -4494,8 +4593,8 @@ def features(
     Raises
     ------
     ValueError
-        Points are not as the Notes of `gram` say; labels are not -1 or +1; lengths differ; a row is 0 under "unit"; or
-        mapped points would need an origin.
+        Points are not valid (see the Notes of `gram`); labels are not -1 or +1; lengths differ; a row is 0 and
+        normalize="unit"; or mapped points would have to be moved.
 
     See Also
     --------
@@ -4508,7 +4607,7 @@ def features(
            [-0. ,  1. ]])
     """
     kernel = _LINEAR
-    if isinstance(y, Number) and y == 1:  # rows with signs that nobody knows
+    if isinstance(y, Number) and y == 1:  # the rows have signs, and no labels are known
         kernel = y = None
     X, signs = _points_and_signs(X, y, "linear", intercept)
     origin = _origin(X) if _is_free(intercept) and normalize is None else None
@@ -4517,7 +4616,7 @@ def features(
 
 
 def _store_of_rows(X, origin=None):
-    """Return the store of checked points, less an origin."""
+    """Return the store of checked points minus an origin."""
     if origin is not None and not origin.any():
         origin = None
     if _is_sparse(X):
@@ -4537,13 +4636,13 @@ def _store_of_rows(X, origin=None):
 
 
 class _OnDemand(_Store):
-    """A kernel, and the points as it reads them; values are evaluated when they are needed, and none is kept.
+    """A kernel, and the points as it reads them; values are evaluated when they are needed, and are not kept.
 
     Attributes
     ----------
     kernel : Kernel
-    prepared : the points, less ``kernel.center`` if it has one, and what K needs of each
-    width : int, columns of the points, or None of objects
+    prepared : the points, minus ``kernel.center`` if it has one, and their squared lengths
+    width : int, columns of the points, or None for objects
     used : array of int, or None: the columns of the points that are kept; the others are 0 in all of them
     """
 
@@ -4593,7 +4692,7 @@ class _OnDemand(_Store):
         return Rounding.of_entries(self.n, 1.01 * self.kernel.rounding(self.prepared))
 
     def without_zeros(self):
-        """Return the same without coordinates that are 0 in all points; they change no value of a named kernel."""
+        """Return the store without coordinates that are 0 in all points; these change no value of a named kernel."""
         rows = self.prepared.rows
         is_named = type(self.kernel) in _KERNELS.values()
         if not is_named or _is_sparse(rows) or _is_mapped(rows):
@@ -4607,7 +4706,7 @@ class _OnDemand(_Store):
     def scores(self, G, alpha):
         places = np.flatnonzero(alpha.any(axis=0))
         points = self.prepared.take(places)
-        if self.used is not None:  # new points may have other coordinates, too
+        if self.used is not None:  # new points have all coordinates
             rows = np.zeros((places.size, self.width), points.rows.dtype)
             rows[:, self.used] = points.rows
             points = points._replace(rows=rows)
@@ -4625,7 +4724,8 @@ class _OnDemand(_Store):
 
 
 def _refuse_beyond_memory(size, what):
-    """Raise MemoryError where the machine has no room for so many bytes; ``what`` takes them, and what to do."""
+    """Raise MemoryError if the machine has less memory than ``size`` bytes; ``what`` is the message, with {} for the
+    size."""
     try:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):  # not known on this system
@@ -4635,10 +4735,10 @@ def _refuse_beyond_memory(size, what):
 
 
 def _empty_matrix(n):
-    """Return a matrix that is not filled yet; raise MemoryError where the machine has no room for it."""
+    """Return a matrix that is not filled yet; raise MemoryError if it is larger than the memory of the machine."""
     what = (
-        f"the matrix of {n} points takes {{}}; lazy_gram(X, y, ...) evaluates its entries when they are needed, and "
-        'features(X, y) reads the points of kernel="linear"'
+        f"the matrix of {n} points takes {{}}: use lazy_gram(X, y, ...), which evaluates entries when they are needed, "
+        'or features(X, y) if kernel="linear"'
     )
     _refuse_beyond_memory(8 * n * n, what)
     try:
@@ -4654,12 +4754,12 @@ def _kernel_and_points(X, kernel, normalize, intercept, params):
     points = kernel.prepare(X)
     is_shared = points.rows is X and isinstance(X, np.ndarray) and not _is_mapped(X)
     if is_shared and kernel.name != "precomputed":
-        points = points._replace(rows=X.copy())  # which the user cannot write to
+        points = points._replace(rows=X.copy())  # the user cannot write to this copy
     return kernel, points
 
 
 def _gram_over(store, points, kernel, d, signs, normalize, intercept, ridge, cost):
-    """Return the `Gram` over a store, by checked signs, or None for K; ``points`` is the store that scores new ones."""
+    """Return the `Gram` over a store; ``signs`` is None for K, and ``points`` is the store that scores new points."""
     constant = _constant(intercept)
     c = _normalizers(store.squares + constant**2, normalize)
     G = Gram._over(
@@ -4681,7 +4781,7 @@ def _gram_over(store, points, kernel, d, signs, normalize, intercept, ridge, cos
 
 
 def _softened(G, ridge, cost):
-    """Return G with a ridge or a cost, if they are given."""
+    """Return G with a ridge or a cost, if one is given."""
     if not (isinstance(ridge, float) and ridge == 0.0):
         G = G.with_ridge(ridge)
     return G if isinstance(cost, float) and cost == math.inf else G.with_cost(cost)
@@ -4698,14 +4798,14 @@ def gram(
     cost: ArrayLike = math.inf,
     **params: Any,
 ) -> Gram:
-    """Make G of points and labels as a matrix, for any kernel; without labels, the kernel matrix K.
+    """Make G from points and labels as a matrix, for any kernel; without labels, make the kernel matrix K.
 
     G_ij = y_i y_j K(x_i, x_j) / normalisation, plus r_i on the diagonal.  It is exactly symmetric.
 
     Parameters
     ----------
     X : array, shape (n, d)
-        The points; for kernel="precomputed" (n, n), the matrix K(x_i, x_j); for a function also a list of n objects.
+        The points; for kernel="precomputed", the matrix K(x_i, x_j), (n, n); for a function also a list of n objects.
     y : array, shape (n,), optional
         Labels, -1 or +1; None gives the unsigned matrix K.
     kernel : str, callable or Kernel
@@ -4716,25 +4816,27 @@ def gram(
         "ntk": ||x|| ||x'|| (sin t + 2 (pi - t) cos t) / (2 pi), with t the angle between x and x', the limit for
         w_j ~ N(0, I) and m -> infinity of the tangent kernel of f(x) = m^(-1/2) sum_j a_j relu(w_j'x) in both layers,
         with a_j = +-1;
-        a `Kernel` of your own, whose subclass has the methods `_fill`, `diagonal` and `rounding`;
+        an instance of your own subclass of `Kernel`, which defines `_fill`, `diagonal` and `rounding`;
         "precomputed": X is the matrix;
         a function ``kernel(A, B)`` that returns the values K(a_i, b_j), (k, m), for two sets of points, (k, d) and
-        (m, d), which are copies in float64.  It must be symmetric and positive semi-definite.  Its points may be of
-        any kind: X is then a list of texts, graphs or other objects, and the function is given lists of them.
-        Of a matrix and a function intervals are those of the matrix that is kept: an asymmetry of up to 1e-6 of the
-        largest K(x, x), as single precision leaves, is averaged away.
+        (m, d), which are copies in float64.  It must be symmetric and positive semi-definite.  Points may also be
+        texts, graphs or other objects: X is then a list of them, and the function gets lists of them.
+        For a matrix or a function, an asymmetry of up to 1e-6 of the largest K(x, x), as in single precision, is
+        averaged away, and intervals hold for the averaged matrix.
     normalize : {"unit", "max", None}
         "unit" divides K_ij by sqrt(K_ii K_jj), so that G_ii = 1 (ramdas14).  "max" divides by max_i K_ii, so that
-        G_ii <= 1 (ji21).  None leaves K as it is.  The default is "unit" in all functions, because the sources have
+        G_ii <= 1 (ji21).  None leaves K as it is.  The default is "unit" in all functions, because the papers assume
         ||x_i|| <= 1; it is None in `MaxMarginClassifier`, as in other support vector machines.
     intercept : float or "free"
-        A number c makes K into K + c^2, as if all points had a constant feature c, before K is normalised.  "free" lets
-        planes pass anywhere, f + b without a penalty on b; the margin is then half the distance of two convex hulls.
+        A number c replaces K by K + c^2, as if all points had a constant feature c, before K is normalised.  "free"
+        adds a bias b to f without a penalty, so that planes need not pass through the origin; the margin is then half
+        the distance between the convex hulls of the two classes.
     ridge : float or array, shape (n,)
-        r_i, added to G_ii: 0, or from 1e-16 to 1e16 times max_i G_ii.  One number stands for all points.  The hard
-        margin of G + diag(r) belongs to the SVM with squared slacks and the weights C_i = 1/(2 r_i).
+        r_i, added to G_ii: 0, or from 1e-16 to 1e16 times max_i G_ii.  One number holds for all points.  The hard
+        margin of G + diag(r) is the soft margin of G with squared slacks and the weights C_i = 1/(2 r_i).
     cost : float or array, shape (n,)
-        C_i of the SVM with plain slacks, see `Gram.with_cost`; not beside a ridge.  The default is inf, for none.
+        C_i of the soft margin with plain slacks, see `Gram.with_cost`; not together with a ridge.  The default is inf,
+        for no slacks.
     **params
         gamma: a number, "scale" (the default), which is 1 / (d Var X), or "auto", which is 1 / d.
         sigma2: for "rbf" in place of gamma, with gamma = 1/(2 sigma2).
@@ -4743,18 +4845,17 @@ def gram(
     Returns
     -------
     G : Gram over a matrix
-        ``numpy.asarray(G)`` is the signed matrix.  G knows its labels and its kernel, and scores new points by
-        ``G.decision_function``; for this it keeps the points.  Without y it is K: see `pair_gram` and
-        `Gram.signed`.
+        ``numpy.asarray(G)`` is the signed matrix.  G keeps its labels, its kernel and the points, so that
+        ``G.decision_function`` scores new points.  Without y, G is the unsigned K: see `pair_gram` and `Gram.signed`.
 
     Raises
     ------
     ValueError
-        Values are not finite; labels are not -1 or +1; lengths differ; K(x, x) <= 0 under "unit"; a parameter is out of
-        range; or the matrix of a precomputed or callable kernel has a wrong shape, or is not symmetric to 1e-6 of its
-        largest diagonal entry.
+        Values are not finite; labels are not -1 or +1; lengths differ; some K(x, x) <= 0 and normalize="unit"; a
+        parameter is out of range; or the matrix of a precomputed or callable kernel has a wrong shape, or is not
+        symmetric to 1e-6 of its largest diagonal entry.
     TypeError
-        The kernel does not take one of the parameters.
+        The kernel does not take one of the parameters; or points or labels do not hold numbers.
     MemoryError
         The matrix is larger than the memory of the machine.
 
@@ -4764,11 +4865,11 @@ def gram(
 
     Notes
     -----
-    *What points are taken.*  Arrays, lists, data frames and SciPy sparse matrices of float64, float32, integers or
-    booleans.  Integers beyond 2^53, as time stamps in nanoseconds, dates, durations, text, complex numbers, and values
-    that are masked, missing or not finite are errors, which name the place and the remedy.  The largest absolute value
-    of all points must be from 1e-100 to 1e100, as a constant intercept other than 0, and that of a kernel matrix from
-    1e-200 to 1e200.  All functions that take points keep to this.
+    *Valid points* are arrays, lists, data frames and SciPy sparse matrices of float64, float32, integers or booleans.
+    Integers beyond 2^53 (such as time stamps in nanoseconds), dates, durations, text, complex numbers, and values that
+    are masked, missing or not finite raise an error that names the entry and a remedy.  The largest absolute value of
+    all points must be from 1e-100 to 1e100; so must a constant intercept other than 0.  The largest K(x, x) must be
+    from 1e-200 to 1e200.  These rules hold in all functions that take points.
 
     References
     ----------
@@ -4790,9 +4891,9 @@ def gram(
     X, signs = _points_and_signs(X, y, kernel, intercept)
     is_given = isinstance(kernel, str) and kernel == "precomputed"
     if is_given and X.shape[0] == X.shape[1]:
-        values, error = _symmetric(np.array(X), "X")  # a copy, which the user cannot write to
+        values, error = _symmetric(np.array(X), "X")  # the user cannot write to this copy
     kernel, points = _kernel_and_points(X, kernel, normalize, intercept, params)
-    if is_given:  # new points come with their values
+    if is_given:  # new points are given by their kernel values
         points = points._replace(rows=np.empty((len(X), 0)))
     is_function = isinstance(kernel, _Function)
     if is_function:
@@ -4815,18 +4916,19 @@ def lazy_gram(
     cost: ArrayLike = math.inf,
     **params: Any,
 ) -> Gram:
-    """Make G of more points than there is room for a matrix, for any kernel.
+    """Make G from points and labels for any kernel, and evaluate its entries on demand.
 
-    G_ij = y_i y_j K(x_i, x_j) / normalisation, as `gram`, but entries are evaluated when needed, and G keeps none.
+    G_ij = y_i y_j K(x_i, x_j) / normalisation, as in `gram`.  G keeps no entries: use it if a matrix exceeds the
+    memory.
 
     Parameters
     ----------
     X : array, shape (n, d)
-        The points; memory-mapped ones stay in their file, as with `features`.
+        The points; memory-mapped points stay in their file, as with `features`.
     y : array, shape (n,), optional
         Labels, -1 or +1; None gives the unsigned K.
     kernel : str or Kernel
-        "linear", "poly", "rbf", "laplacian" or "ntk", or a `Kernel` of your own, as in `gram`.
+        "linear", "poly", "rbf", "laplacian", "ntk", or an instance of your own subclass of `Kernel`, as in `gram`.
     normalize : {"unit", "max", None}
         As in `gram`.
     intercept : float or "free"
@@ -4839,14 +4941,14 @@ def lazy_gram(
     Returns
     -------
     G : Gram over a kernel on demand
-        It keeps the points.  A product needs a copy of them, and 128 bytes a point, of pairs for each class; or a few
-        blocks of 8 MB.  `max_margin` needs 0.25 GB of columns.  A product evaluates the kernel n^2 / 2 times, or n
-        times for each non-zero weight if that is less.
+        It keeps the points.  A product needs memory for a copy of the points and for 128 bytes per point (for pairs,
+        per point and class), or for a few blocks of 8 MB.  `max_margin` keeps 0.25 GB of columns.  A product evaluates
+        the kernel n^2 / 2 times, or n times for each non-zero weight if that is less.
 
     Raises
     ------
     ValueError, TypeError
-        As `gram`; and for a kernel that is a matrix or a function, which `gram` takes.
+        As in `gram`; or the kernel is a matrix or a function, which only `gram` takes.
 
     See Also
     --------
@@ -4854,8 +4956,8 @@ def lazy_gram(
 
     Notes
     -----
-    The exact G is that of the points as they are stored.  Certificates allow for the rounding of every evaluation.  It
-    grows with d: about 1e-14 of G_ii for ten coordinates, and 1e-12 for "rbf" of 800.
+    Intervals hold for the exact G of the stored points: certificates allow for the rounding of every kernel value.
+    This rounding grows with d: it is about 1e-14 of G_ii for ten coordinates, and 1e-12 for "rbf" of 800 coordinates.
 
     Examples
     --------
@@ -4865,7 +4967,7 @@ def lazy_gram(
     """
     if callable(kernel) or kernel == "precomputed":
         raise ValueError(
-            f"lazy_gram takes kernels by name; got {kernel!r}, which gram(X, y, kernel=...) takes"
+            f"lazy_gram takes the name of a kernel or a Kernel, and not kernel={kernel!r}: use gram(X, y, kernel=...)"
         )
     X, signs = _points_and_signs(X, y, kernel, intercept)
     kernel, points = _kernel_and_points(X, kernel, normalize, intercept, params)
@@ -4881,7 +4983,7 @@ def lazy_gram(
 class _Pairs(_Store):
     """Pairs (x_i, j) of a point and a wrong class, over the unsigned `Gram` K of the points.
 
-    A pair stands for the row x_i (x) (e_{y_i} - e_j) / sqrt(2), which is never formed.  The coordinates are those of K
+    The row of a pair is x_i (x) (e_{y_i} - e_j) / sqrt(2); it is never formed.  A separator has the coordinates of K
     for each class, one class after the other, times sqrt(2).
 
     Attributes
@@ -4907,7 +5009,7 @@ class _Pairs(_Store):
         self.access = "products" if K._values.access == "products" else "computed"
         self.work = n_classes * K._values.work
         self.has_rows = K._has_rows
-        # Places of the scores f_{y_i}(x_i) and f_j(x_i) in a table (n_classes, n_points) that is read flat
+        # The places of the scores f_{y_i}(x_i) and f_j(x_i) in a flattened table (n_classes, n_points)
         self._places = [c.astype(np.int64) * len(K) + point for c in (self.right, wrong)]
 
     @classmethod
@@ -4925,7 +5027,7 @@ class _Pairs(_Store):
 
     @property
     def error(self):
-        """v'Gv is half the sum of T_c'KT_c over the classes, whose ||T_c||_1 add up to 2."""
+        """The bound of `_Store`: v'Gv is half the sum of T_c'KT_c over the classes, and the ||T_c||_1 add up to 2."""
         return 2.0 * self.K._error_of_squares()
 
     def counts(self):
@@ -4982,12 +5084,12 @@ class _Pairs(_Store):
         )
 
     def rounding(self, G):
-        """T adds n_classes - 1 weights up, v'm has a term for every pair."""
+        """Bound the errors: an entry of T is a sum of n_classes - 1 weights, and v'm has a term for every pair."""
         margins = 1.01 * (self.K.rounding().margins + _sum_error(self.n_classes + 8))
         return Rounding(margins, margins + 1.01 * _sum_error(self.n + 8), 0.0)
 
     def precise(self, G, v):
-        """Do as K does, for the class weights as computed: n_classes - 2 additions change w, and margins, so much.
+        """Do the same as K for the computed class weights; their n_classes - 2 additions change w and margins.
 
         A margin is half the difference of two rounded scores.  This adds up to 2 max_c |f_c(x_i)| 2^-53 to its error.
         """
@@ -5017,7 +5119,7 @@ class _Pairs(_Store):
             ),
         )
 
-    # With a K of rows, the coordinates of a pair's row are those of the classes, one after the other.
+    # If K has rows, the row of a pair has the coordinates of each class, one class after the other.
 
     @property
     def width(self):
@@ -5030,7 +5132,7 @@ class _Pairs(_Store):
         return self.differences(self.K._table(W.reshape(len(W) * self.n_classes, -1)))
 
     def coordinates(self, index):
-        """Return the rows x_i (x) (e_{y_i} - e_j) / sqrt(2) of some pairs, written down."""
+        """Return the rows x_i (x) (e_{y_i} - e_j) / sqrt(2) of some pairs, (k, n_classes K._width)."""
         points = math.sqrt(0.5) * self.K.coordinates(self.point[index])
         return _pair_rows(points, self.right[index], self.wrong[index], self.n_classes)
 
@@ -5054,9 +5156,9 @@ def pair_gram(
     ridge: ArrayLike = 0.0,
     cost: ArrayLike = math.inf,
 ) -> Gram:
-    """Make G of points of several classes, on which every algorithm runs.
+    """Make G from points of several classes; every algorithm runs on it.
 
-    The multiclass problem as a binary one: G = Z Z' + diag(r) with a row for each point and wrong class.
+    G = Z Z' + diag(r) states the multiclass problem as a binary one, with a row for each point and wrong class.
 
     The rows are z_(i,j) = x_i (x) (e_{y_i} - e_j) / sqrt(2), for all classes j other than the class y_i of x_i.
 
@@ -5069,23 +5171,24 @@ def pair_gram(
     n_classes : int
         At least 2.
     ridge, cost : float or array, shape (n (n_classes - 1),)
-        As in `gram`: a slack for every pair.
+        As in `gram`, for a slack of every pair.
 
     Returns
     -------
     G : Gram over pairs
-        It has n (n_classes - 1) pairs, point by point, wrong classes in order.  A product takes one with K per class.
+        It has n (n_classes - 1) pairs, ordered by point and then by wrong class.  A product takes one product with K
+        for each class.
 
     Raises
     ------
     ValueError
-        K is refused, or labels are not such integers, one for each point.
+        K has labels, a free intercept, a ridge or a cost; or labels are not such integers, one for each point.
 
     Notes
     -----
     Weights alpha of the pairs give a table of class weights, T_ci = sum_j alpha_(i,j) ([c = y_i] - [c = j]).  The
     scores of the classes are f_c = sum_i T_ci K(x_i, .); ``G.decision_function`` returns them.  (G alpha)_(i,j) is half
-    of f_{y_i}(x_i) - f_j(x_i).  By Theorem 5.1 the margin of G is, 1/sqrt(2) times the multiclass margin,
+    of f_{y_i}(x_i) - f_j(x_i).  By Theorem 5.1 of ji21 the margin of G is 1/sqrt(2) times the multiclass margin:
 
         rho = max_T min_{i, j != y_i} (f_{y_i}(x_i) - f_j(x_i)) / (sqrt(2) ||f||),    ||f||^2 = sum_c ||f_c||^2.
 
@@ -5106,21 +5209,22 @@ def pair_gram(
     K = _gram_of(K)
     if K.labels is not None:
         raise ValueError(
-            f"K must be unsigned, and this G has labels already: pair_gram takes K = {K._values.made_by}(X, ...), made "
-            "without y"
+            f"K must be unsigned, but it has labels already: make K = {K._values.made_by}(X, ...) without y"
         )
     if _is_free(K.intercept):
-        raise ValueError('intercept="free" takes two classes: give K intercept=1.0, or none')
+        raise ValueError(
+            'K must not have intercept="free", which needs two classes: make K with intercept=1.0, or with none'
+        )
     if K._has_ridge or K._has_cost:
         raise ValueError(
-            "K must have no ridge and no cost: give them to pair_gram(K, labels, k, ridge=...), for the pairs"
+            "K must have no ridge and no cost: give the ridge or cost of the pairs to pair_gram itself"
         )
     n_classes = _count(n_classes, "n_classes", 2)
     labels = _labels(labels, len(K), "labels", range(n_classes)).astype(np.int64)
     _refuse_beyond_memory(
-        64 * len(K) * n_classes,  # three numbers for each pair, weights and margins
-        f"the pairs of {len(K)} points and {n_classes} classes take {{}}: number the classes that occur from 0, "
-        "np.unique(labels, return_inverse=True)[1]",
+        64 * len(K) * n_classes,  # three numbers for each pair, and its weights and margins
+        f"the pairs of {len(K)} points and n_classes = {n_classes} classes take {{}}: number only the classes that "
+        "occur, np.unique(labels, return_inverse=True)[1]",
     )
     _scale_of(K)
     pairs = _Pairs.of_labels(K, labels, n_classes)
@@ -5154,24 +5258,24 @@ def _add_pair_block(K, point, right, wrong, other, other_right, other_wrong, out
 # ======================================================================================================
 
 
-# Rounding.  A product gives G v and ||v||_G^2 as computed; the `Rounding` of G bounds how far they are from the true
-# ones.  A `_Separator` holds margins and a length with these bounds.  `_ends` moves each by its bound in the direction
-# in which lower <= rho <= upper stays true, and divides them.  The few operations after the product, a root, a quotient
-# and a difference, err by `_LAST` at most, relative to their result.  So upper - lower is the gap of the numbers as
-# computed, plus ``blur``, the width due to these bounds.
+# Rounding.  A product computes G v and ||v||_G^2; the `Rounding` of G bounds the errors of these numbers.  A
+# `_Separator` holds margins and a length with these bounds.  `_ends` moves each by its bound in the direction in which
+# lower <= rho <= upper stays true, and divides them.  The few operations after the product, a root, a quotient and a
+# difference, err by `_LAST` at most, relative to their result.  So upper - lower is the gap of the computed numbers
+# plus ``blur``, the width due to these bounds.
 #
-# With a cost lower is 1 / sqrt(2 P) of a multiple of alpha and a bias, `_with_plain_slacks`, and upper 1 / sqrt(2 D) of
-# a multiple of p at which no weight exceeds its cost, `_upper_end`.  No term of P is below 0, and D is at least half of
-# its first term, so that neither cancels.
+# With a cost, `_with_plain_slacks` has lower, 1 / sqrt(2 P) for a multiple of alpha and a bias, and `_upper_end` has
+# upper, 1 / sqrt(2 D) for a multiple of p at which no weight exceeds its cost.  No term of P is below 0, and D is at
+# least half of its first term, so that no digits cancel.
 
 
 class Bounds(NamedTuple):
-    """An interval around the margin rho, as some alpha and p prove it: what `drive` takes from its ``interval``.
+    """An interval that some alpha and p prove for the margin rho; the option ``interval`` of `drive` returns one.
 
     Attributes
     ----------
     lower, upper : float, lower <= rho <= upper
-    blur : float, the part of upper - lower that is due to rounding; of lower only where the margin is above 0
+    blur : float, the part of upper - lower that is due to rounding; lower counts only if its margin is above 0
     bias : float, the best bias of alpha; 0 unless the intercept is free
 
     Examples
@@ -5187,11 +5291,11 @@ class Bounds(NamedTuple):
 
 
 class _Separator(NamedTuple):
-    """A separator w, such as sum_i v_i y_i phi(x_i), with a bias b, as far as rounding lets it be known.
+    """A separator w, such as sum_i v_i y_i phi(x_i), and a bias b, with bounds on their rounding errors.
 
-    m, error : its margins, (n,), as computed, and how far they may be off
-    length, shortest, longest : ||w|| as computed, the least and the most that it can be
-    bias : b, which m has in it
+    m, error : the computed margins, (n,), and bounds on their errors
+    length, shortest, longest : the computed ||w||, a lower bound and an upper bound
+    bias : b, which m includes
     """
 
     m: Array
@@ -5210,7 +5314,7 @@ def _no_separator(n):
 
 
 def _separator(G, v, norm2, m, rounding, reach, relative_lengths=1.0, bias=None):
-    """Return the `_Separator` of weights v by ||v||_G^2 and G v as computed; without a bias with the best one.
+    """Return the `_Separator` of weights v from the computed ||v||_G^2 and G v; without a bias, take the best one.
 
     ``reach`` is sum_i l_i |v_i|, or a bound on it, for the ``relative_lengths`` l_i.
     """
@@ -5219,8 +5323,8 @@ def _separator(G, v, norm2, m, rounding, reach, relative_lengths=1.0, bias=None)
     error = _LAST * np.abs(m) + scale * rounding.lost
     error += scale * (rounding.margins * reach) * relative_lengths
     if G.free_labels is not None:
-        # m + b y cancels what the m_i have in common, as for points far from the origin, but not their errors.
-        # `products` may keep its m, so that this is another array.
+        # For points far from the origin, m + b y cancels, but the errors of the m_i remain.  The caller may keep its m,
+        # so that this is a new array.
         bias = _best_bias(G.free_labels, m) if bias is None else bias
         m = m + bias * G.free_labels
         error += _LAST * np.abs(m)
@@ -5237,12 +5341,12 @@ def _separator(G, v, norm2, m, rounding, reach, relative_lengths=1.0, bias=None)
 def _ends(separator, slacks=None, goal=1.0):
     """Return an interval around the margin of a separator, rounded outwards.
 
-    It is min_i m_i / ||w||; or a function ``slacks`` of ||w|| and of the slacks with which all margins reach ``goal``,
-    both over ``goal``.
+    The margin is min_i m_i / ||w||.  With a function ``slacks`` it is slacks(||w|| / goal, xi / goal), where xi are the
+    slacks with which all margins reach ``goal``.
     """
     m, error, _, shortest, longest, _ = separator
     if slacks is None:
-        # A margin below 0 is the lowest over the shortest length.
+        # If a margin is below 0, its quotient is the lowest at the shortest length.
         least = (m - error).min()
         most = (m + error).min()
         under = shortest if least <= 0.0 else longest
@@ -5262,9 +5366,9 @@ def _ends(separator, slacks=None, goal=1.0):
 
 @njit(cache=_CACHE, error_model="numpy")
 def _with_slacks(length, slacks, ridge):
-    """Return 1 / sqrt(length^2 + sum_i slack_i^2 / r_i), or 0 where a point without ridge has a slack.
+    """Return 1 / sqrt(length^2 + sum_i slack_i^2 / r_i), or 0 if a point without a ridge has a slack.
 
-    It is 0, too, where the length and all slacks are 0, which underflow alone brings.
+    Return 0, too, if the length and all slacks are 0, which only underflow causes.
     """
     terms = np.zeros(slacks.size)
     largest = length
@@ -5274,7 +5378,7 @@ def _with_slacks(length, slacks, ridge):
             largest = max(largest, terms[i])
     if largest == 0.0 or largest == math.inf:
         return 0.0
-    # The largest term is taken out, so that no square can overflow.
+    # All terms are divided by the largest, so that no square can overflow.
     for i in range(slacks.size):
         terms[i] /= largest
     high, low = _precise_dot(terms, terms)
@@ -5282,7 +5386,7 @@ def _with_slacks(length, slacks, ridge):
 
 
 def _margin_with_slacks(G):
-    """Return the function of ||w|| and of slacks that is the margin of G with slacks; None without a ridge and cost."""
+    """Return the margin with slacks as a function of ||w|| and the slacks; None if G has no ridge and no cost."""
     if G._has_ridge:
         return lambda length, slacks: _with_slacks(length, slacks, G._spread(G.ridge))
     if G._has_cost:  # 1 / sqrt(length^2 + 2 sum_i cost_i slack_i)
@@ -5294,10 +5398,10 @@ def _margin_with_slacks(G):
 
 @njit(cache=_CACHE, fastmath=_FAST, error_model="numpy")
 def _minimizing_step(m, rise, ridge, slope, curvature, width=math.inf):
-    """Minimize slope t + curvature t^2 / 2 + sum_i loss_i(1 - m_i - t rise_i), falling at t = 0.
+    """Return the t that minimizes slope t + curvature t^2 / 2 + sum_i loss_i(1 - m_i - t rise_i), which falls at 0.
 
-    The loss of a slack x is 0 below 0, x^2 / (2 ridge_i) up to ``width``, and linear from there.  Newton steps on the
-    derivative, which is piecewise linear, between known bounds of its zero.
+    The loss of a slack x is 0 below 0, x^2 / (2 ridge_i) up to ``width``, and linear from there.  The method is
+    Newton's for the zero of the derivative, which is piecewise linear, between known bounds of the zero.
     """
     t = 1.0
     low = 0.0
@@ -5316,23 +5420,23 @@ def _minimizing_step(m, rise, ridge, slope, curvature, width=math.inf):
                     fall += width * pull
         root = fall / bend
         if abs(root - t) <= 1e-10 * t:
-            t = root  # where a large C is multiplied by the square of what is left, more digits count
+            t = root  # one more step: a large C multiplies the square of the error of t
             break
         if root > t:
             low = t
         else:
             high = t
-        # Where only linear losses fall, the root is infinite, as high is at first.
+        # If only linear losses fall, the root is infinite; high is infinite at first, too.
         t = root if low < root < high else min(0.5 * (low + high), 4.0 * t)
     return t
 
 
 def _with_squared_slacks(G, v, separator):
-    """Return [] or [(w, slacks, goal)] for `_ends`: v without its ridge, and the margin that its best slacks reach.
+    """Return [] or [(w, slacks, goal)] for `_ends`: v without its ridge, and the goal of its best slacks.
 
-    With a ridge v has the coordinates (w, sqrt(r_i) v_i).  The last ones stand for slacks r_i v_i, but other slacks
-    make separators, too: those that bring all margins of w, m_i - r_i v_i, to ``goal``.  The proven m_i must be above
-    0, so that lower > 0 means G v > 0.
+    With a ridge, v has the coordinates (w, sqrt(r_i) v_i).  The coordinates sqrt(r_i) v_i are slacks r_i v_i, but other
+    slacks are feasible, too: the slacks that bring all margins of w, which are m_i - r_i v_i, to ``goal``.  The proven
+    m_i must be above 0, so that lower > 0 means G v > 0.
     """
     m, error, length, _, longest, _ = separator
     total = _total(v)
@@ -5359,8 +5463,9 @@ def _with_squared_slacks(G, v, separator):
 def _best_multiple(m, norm2, cost, y, t):
     """Return the t >= 0 of least t^2 norm2 / 2 + min_b sum_i cost_i max(0, 1 - t m_i - b y_i), from a guess t.
 
-    The least sum is convex and piecewise linear in t.  Of two of its pieces, sum - t rise, one to either side of the
-    best t, the larger is a lower bound, whose minimum is the next t: that of a piece, or where the two meet.
+    The least sum is convex and piecewise linear in t.  Take two of its pieces, sum - t rise, one on either side of the
+    best t.  The larger piece is a lower bound.  The next t minimizes this bound: it is the minimizer of a piece, or the
+    t at which the pieces meet.
     """
     best = 0.0
     least = math.inf
@@ -5387,9 +5492,9 @@ def _best_multiple(m, norm2, cost, y, t):
 
 
 def _with_plain_slacks(G, v, separator):
-    """Return [(w, slacks, goal), ...] for `_ends`: v, or nothing, with biases, and margins that slacks may reach.
+    """Return [(w, slacks, goal), ...] for `_ends`: w = 0 and the separator v, each with a bias and two goals.
 
-    Slacks that rounding alone leaves are costly where C is large: so goals that are smaller by 2^-48 are tried, too.
+    If C is large, slacks that are rounding errors cost much: so goals that are smaller by 2^-48 are tried, too.
     """
     y = G.free_labels
     proven = separator.m - separator.error
@@ -5414,20 +5519,20 @@ def _with_plain_slacks(G, v, separator):
 
 
 def _lower_end(G, v, separator):
-    """Return (lower, computed, bias): the largest margin that weights v prove, the same as computed, and its bias."""
+    """Return (lower, computed, bias): the largest margin that weights v prove, the computed margin, and its bias."""
     # 1. min_i (G v)_i / ||v||_G, or with slacks
     if G._has_cost:
         found = _with_plain_slacks(G, v, separator)
     else:
         found = [(separator,), *_with_squared_slacks(G, v, separator)]
     lowers = [_ends(*of)[0] for of in found]
-    best = int(np.argmax(lowers))  # NaN, if there is one: it must show
+    best = int(np.argmax(lowers))  # the place of a NaN, if there is one, because a NaN must show
 
     # 2. At least -sqrt(s), by Cauchy-Schwarz for every v
     floor = -math.sqrt(G.scale) * (1.0 + G.rounding().margins + 2.0 * _LAST)
     lower = float(np.maximum(lowers[best], floor))
 
-    # 3. A margin of at most 0 as computed decides nothing, and its rounding would only ask for more products.
+    # 3. A computed margin of at most 0 decides nothing, and its rounding would only ask for more products.
     computed = max(_ends(w.as_computed(), *others)[0] for w, *others in found)
     return lower, computed if computed > 0.0 else lower, found[best][0].bias
 
@@ -5442,9 +5547,10 @@ def _largest_multiple(G, v):
 
 
 def _upper_end(total, length, multiple):
-    """Return 1 / sqrt(2 D) for D = t total - t^2 length^2 / 2 at the best t <= multiple; without a cost length / total.
+    """Return 1 / sqrt(2 D) for D = t total - t^2 length^2 / 2 at the best t <= multiple.
 
-    D <= P for weights t v of this length and sum, none of which exceeds its cost.
+    D <= P for weights t v of this length and sum if none of them exceeds its cost.  If G has no cost, ``multiple`` is
+    infinite, and 1 / sqrt(2 D) is length / total.
     """
     if not multiple * length * length < total:
         return length / total
@@ -5452,55 +5558,57 @@ def _upper_end(total, length, multiple):
 
 
 def _by_product(G, v, norm2, m, rounding, bias=None):
-    """Return the `_Separator` of ||v||_1 <= 1 by v'Gv and G v as a product has them.
+    """Return the `_Separator` of a v with ||v||_1 <= 1 from the v'Gv and G v of a product.
 
-    Raise ValueError where not even the errors of the kernel explain v'Gv < 0.
+    Raise ValueError if v'Gv is further below 0 than the errors of the kernel explain.
     """
     if norm2 < -rounding.square * G.scale:
         rounding = rounding._replace(square=G._error_of_squares())
     if norm2 < -rounding.square * G.scale:
         raise ValueError(
-            f"G is not positive semi-definite: v'Gv = {norm2:g} at a v with ||v||_1 <= 1"
+            f"G is not positive semi-definite: v'Gv = {norm2:g} for a v with ||v||_1 <= 1; give another kernel, or a "
+            "ridge"
         )
     lengths = G._relative_lengths()
     return _separator(G, v, norm2, m, rounding, float(lengths @ np.abs(v)), lengths, bias)
 
 
 def _by_products(G, alpha, p, rounding, precise, multiply):
-    """Return alpha and p, brought to ||v||_1 <= 1, each with its `_Separator` by a fresh product, and sum p."""
-    # 1. alpha = 0, and an alpha that is p, take no product of their own.
+    """Return alpha and p, scaled to ||v||_1 <= 1, each with its `_Separator` from a fresh product, and sum p."""
+    # 1. alpha takes no product of its own if it is 0 or is p.
     points = [_unit_range(p)]
     if alpha is not p and alpha.any():
         points.append(_unit_range(alpha))
 
-    # 2. Multiply, in twice the working precision if that is wanted and G can.
+    # 2. Multiply, in twice the working precision if ``precise`` and G can.
     if precise or multiply is None:
         found = [G._measured(v, precise) for v in points]
     else:
         found = [(*multiply(v), rounding) for v in points]
 
-    # 3. With a free intercept p is tilt = |y'p| away, in ||.||_1, from half its weight in each class.
+    # 3. With a free intercept, p is tilt = |y'p| away, in ||.||_1, from having half of its weight in each class.
     tilt = 0.0
     if G.free_labels is not None:
         tilt = abs(sum(_precise_dot(G.free_labels, points[0])))
         if tilt > 1e-6:
             raise ValueError(
-                "p must have half its weight in each class, as that of momentum and max_margin has"
+                'p must have half of its weight in each class for intercept="free", as the p of momentum and of '
+                "max_margin has"
             )
-    # Relative to sum p >= 1/2 that is at most 2 tilt, which is doubled for rounding.
+    # Relative to sum p >= 1/2, this distance is at most 2 tilt; the factor 4 covers rounding.
     seen = [
         (v, _by_product(G, v, norm2, m, own._replace(length=own.length + 4.0 * tilt)))
         for v, (norm2, m, own) in zip(points, found, strict=True)
     ]
-    # Balanced by smaller weights, so that none exceeds its cost, p loses as much.
+    # p is balanced by smaller weights, so that no weight exceeds its cost; its sum falls by tilt.
     total = math.fsum(points[0]) - tilt
     return seen[-1] if alpha.any() else (alpha, _no_separator(G.n)), seen[0], total
 
 
 def _by_recurrences(G, alpha, p, rounding, held, drift):
-    """Do as `_by_products`, by the products ``held`` that a loop keeps; return None where squares may leave the range.
+    """Do the same as `_by_products` with the products ``held`` of a loop; return None if squares may leave the range.
 
-    Errors are taken relative to ||v||_1; lengths of points would take longer.
+    Errors are relative to ||v||_1; relative lengths of points would take longer.
     """
     total = _total(p)
     size = _norm1(alpha)
@@ -5508,7 +5616,7 @@ def _by_recurrences(G, alpha, p, rounding, held, drift):
     margins = rounding.margins + drift
     if not (1e-250 < min(squares) and max(squares) < 1e250 and margins < 1.0):
         return None
-    # v'm, a sum of n terms, errs by as much as the m_i and the sum.
+    # The error of v'm, a sum of n terms, is that of the m_i plus that of the sum.
     sums = 1.01 * _sum_error(p.size + 8)
     tilt = 0.0
     if G.free_labels is not None:
@@ -5526,11 +5634,11 @@ def _by_recurrences(G, alpha, p, rounding, held, drift):
 
 
 def _interval(G, alpha, p, precise=False, held=None, drift=0.0, multiply=None):
-    """Return the `Bounds` that weights alpha, and p >= 0 of any sum, prove; for checked input.
+    """Return the `Bounds` that weights alpha, and p >= 0 of any sum, prove; the input is checked already.
 
-    Without ``held`` it takes fresh products, which have the last word.  ``held`` is (G alpha, G p) as a loop has
-    updated them: entries may be wrong by ``drift`` s ||.||_1 more than those of a product.  ``multiply(v)`` may
-    return (v'Gv, G v) in place of G.
+    Without ``held``, the products are fresh.  ``held`` is (G alpha, G p) as a loop has updated them: errors of entries
+    may be larger than those of a product by ``drift`` s ||.||_1.  If ``multiply`` is given, multiply(v) returns
+    (v'Gv, G v) in place of G.
     """
     rounding = G.rounding()
     if held is None:
@@ -5540,16 +5648,17 @@ def _interval(G, alpha, p, precise=False, held=None, drift=0.0, multiply=None):
         if found is None:
             return Bounds(-math.inf, math.inf, math.inf)
     (v, of_alpha), (share, of_p), total = found
-    # 1. The ends, and blur: their distance, less that of the ends as computed
+    # 1. The ends, and blur: their distance minus that of the computed ends
     multiple = _largest_multiple(G, share)
     upper = float(_upper_end(total, of_p.longest, multiple) * (1.0 + _LAST))
     lower, computed, bias = _lower_end(G, v, of_alpha)
     gap = max(float(_upper_end(total, of_p.length, multiple)) - computed, 0.0)
     if lower > upper and held is None:
         raise ValueError(
-            f"G is not positive semi-definite: weak duality fails, {lower:g} <= rho <= {upper:g}"
+            f"G is not positive semi-definite: lower = {lower:g} exceeds upper = {upper:g}; give another kernel, or a "
+            "ridge"
         )
-    # 2. The bias of alpha, of which v is a multiple
+    # 2. Scale the bias from v to alpha; v is a multiple of alpha.
     if bias != 0.0 and v.any():
         largest = np.abs(v).argmax()
         bias *= float(alpha[largest]) / float(v[largest])
@@ -5559,10 +5668,10 @@ def _interval(G, alpha, p, precise=False, held=None, drift=0.0, multiply=None):
 def certificate(
     G: GramLike, alpha: ArrayLike, p: ArrayLike, *, precise: bool = False
 ) -> tuple[float, float]:
-    """Prove an interval around the maximum margin rho by weights alpha and p, wherever they come from.
+    """Prove an interval around the maximum margin rho from any weights alpha and p.
 
-    lower <= min_i (G alpha)_i / ||alpha||_G  <=  rho  <=  ||p||_G <= upper, where ||v||_G = sqrt(v' G v).  With a cost
-    rho is the rho_C of `Gram.with_cost`, see the Notes.
+    lower <= min_i (G alpha)_i / ||alpha||_G  <=  rho  <=  ||p||_G <= upper, where ||v||_G = sqrt(v' G v).  With a cost,
+    rho is rho_C of `Gram.with_cost`, see the Notes.
 
     Parameters
     ----------
@@ -5571,22 +5680,23 @@ def certificate(
     alpha : array, shape (n,)
         Any weights.
     p : array, shape (n,)
-        A point of the simplex; it is divided by its sum.  With a free intercept half of its weight must be in each
+        A point of the simplex; it is divided by its sum.  With a free intercept, half of its weight must be in each
         class.
     precise : bool
-        Use products in twice the working precision where G has them.  They take several times as long.
+        Use products in twice the working precision if G has them.  They take several times longer.
 
     Returns
     -------
     lower, upper : float
-        From two products, independent of any algorithm.  They are rounded outwards: the inequalities hold in exact
-        arithmetic.  With a free intercept lower is that of the best bias b.  With a ridge lower is larger where other
-        slacks are better, see the Notes.
+        The interval, from two products and independent of any algorithm.  It is rounded outwards: the inequalities hold
+        in exact arithmetic (Theorem 16, "Rounding in a certificate" in figures/THEOREMS.md).  With a free intercept,
+        lower is the margin with the best bias b.  With a ridge, lower is larger if other slacks are better, see the
+        Notes.
 
     Raises
     ------
-    ValueError
-        Shapes or values are bad, or G turns out not to be positive semi-definite.
+    ValueError, TypeError
+        G, alpha or p has a wrong shape or wrong values, or G turns out not to be positive semi-definite.
 
     See Also
     --------
@@ -5596,7 +5706,7 @@ def certificate(
 
     Notes
     -----
-    The rho that is bounded belongs to the stored rows.  With a dense G it is the rho of every positive semi-definite
+    The interval holds for rho of the stored rows.  With a dense G, it holds for rho of every positive semi-definite
     matrix that rounds to the stored one.
 
     With e = 2^-53, s = max_i G_ii, and d coordinates, rounding widens the interval near the optimum, relative to rho,
@@ -5605,26 +5715,26 @@ def certificate(
         3 n e s / rho^2                         with a dense G,
         (n + d) e (s / rho^2 + 2 sqrt(s) / rho) with features;
         6 e s / rho^2                           with a dense G and ``precise``;
-        40 e + up to e s / rho^2                with features and ``precise``; the second term rounds alpha.
+        40 e + up to e s / rho^2                with features and ``precise``; the second term is the rounding of alpha.
 
-    With a ridge r the slacks of alpha are r_i alpha_i, but any may stand beside f = sum_i alpha_i y_i phi(x_i).  Where
-    G alpha > 0, and all r_i > 0, lower is the larger one of min_i (G alpha)_i / ||alpha||_G and
+    With a ridge r, the slacks of alpha are r_i alpha_i, but f = sum_i alpha_i y_i phi(x_i) may have other slacks.  If G
+    alpha > 0 and all r_i > 0, lower is the larger of min_i (G alpha)_i / ||alpha||_G and
 
-        max_t 1 / sqrt(t^2 ||f||^2 + sum_i max(0, 1 - t y_i f(x_i))^2 / r_i)  <=  rho,
+        max_t 1 / sqrt(t^2 ||f||^2 + sum_i max(0, 1 - t y_i f(x_i))^2 / r_i)  <=  rho.
 
-    whose relative distance from rho falls like the square of that of the first.
+    Near the optimum, the relative distance of this bound from rho is of the order of the square of that of the first.
 
     With a cost C, for every p in the simplex, with half of its weight in each class if the intercept is free,
 
         max_{t, b} 1 / sqrt(t^2 ||f||^2 + 2 sum_i C_i max(0, 1 - t y_i f(x_i) - y_i b))  <=  rho_C
             <=  1 / sqrt(2 t - t^2 ||p||_G^2)  at  t = min(1 / ||p||_G^2, min_i C_i / p_i).
 
-    At the optimum both are equal (proof: "Plain slacks" in figures/THEOREMS.md).
+    At the optimum both bounds are rho_C (Theorem 17, "Plain slacks" in figures/THEOREMS.md).
 
-    Here s is that of the matrix without its ridge, for points of about one length.  Where lengths differ, sqrt(s) is to
-    be read as sum_i p_i sqrt(G_ii), and once in lower as the length of the point of least margin.  lower is never below
-    -sqrt(s), up to rounding.  With a dense G upper never falls below 2.1e-8 sum_i p_i sqrt(G_ii): use
-    features for smaller margins.  Formulas and proof: "Rounding in a certificate" in figures/THEOREMS.md.
+    In the widths above, s is that of G without its ridge, and all points have about one length.  If lengths differ,
+    read sqrt(s) as sum_i p_i sqrt(G_ii) and, once in lower, as the length of the point of least margin.  lower is never
+    below -sqrt(s), up to rounding.  With a dense G, upper is never below 2.1e-8 sum_i p_i sqrt(G_ii): use features for
+    smaller margins.
 
     References
     ----------
@@ -5646,19 +5756,21 @@ def separator_margin(
 ) -> tuple[float, float]:
     """Certify the margin of a separator that you have: an interval around min_i (<z_i, w> + y_i b) / ||w||.
 
-    z_i are the rows of G, y_i the labels, b is a bias, 0 unless the intercept is free.
+    z_i are the rows of G, y_i are the labels, and b is a bias, which is 0 unless the intercept is free.
 
     Parameters
     ----------
-    G : Gram over rows z_i, or over pairs of such; with ``support`` any G of two classes
-        Made by `features`, or by `pair_gram` of such; with a ridge, a cost, or none.  Rows are those of G: give
-        ``normalize=None`` for points as they are.  With ``support`` made by `gram` or `lazy_gram`, without a ridge.
-    w : array, shape (d,); of pairs (n_classes, d), a row for each class; with ``support`` (k,)
-        Not 0.  With ``intercept=c`` the last entry is b / c, for a bias b.  With a free intercept (d,) is a direction,
-        which is given its best bias b; (d + 1,) is w and, last, its own bias b, which has no part in ||w||.
+    G : Gram over rows z_i, or over pairs of such points; with ``support`` any G of two classes
+        `features` makes it, or `pair_gram` from `features`, with or without a ridge or a cost.  w refers to the rows of
+        G: make G with ``normalize=None`` if w refers to the points themselves.  With ``support``, `gram` or `lazy_gram`
+        makes G, without a ridge.
+    w : array, shape (d,); for pairs (n_classes, d), a row for each class; with ``support`` (k,)
+        The separator, not 0.  With ``intercept=c``, its last entry is b / c for a bias b.  With a free intercept, an
+        array (d,) is a direction w, which gets its best bias b; an array (d + 1,) is w and, last, your own bias b,
+        which is no part of ||w||.
     support : array of int, shape (k,), optional
-        The numbers of k points.  Then w are weights y_i alpha_i of f(x) = sum_i y_i alpha_i K(x_i, x) + b, such as
-        ``dual_coef_`` of a support vector machine, and with a free intercept (k + 1,) with b last.
+        The numbers of k points.  Then w has the weights y_i alpha_i of f(x) = sum_i y_i alpha_i K(x_i, x) + b, such as
+        ``dual_coef_`` of a support vector machine; with a free intercept its shape is (k + 1,), with b last.
 
     Returns
     -------
@@ -5669,34 +5781,33 @@ def separator_margin(
     Raises
     ------
     TypeError, ValueError
-        G has no coordinates, as a dense one, and no ``support`` is given; w is of another shape, not finite, or 0; its
-        largest absolute value is not from 1e-100 to 1e100, or its bias is more than 1e100 times as large.  With
-        ``support``: it does not hold different points, which may be an IndexError, too; G does not know its
+        G has no rows, as if it is a matrix, and no ``support`` is given; w has another shape, is not finite, or is 0;
+        its largest absolute value is not from 1e-100 to 1e100, or its bias is more than 1e100 times as large.  With
+        ``support``: support holds a point twice, or a number that no point has (an IndexError); G does not know its
         labels, or has a ridge, pairs of classes, points that were moved, or a kernel that normalize has changed; the
         points cancel, so that ||w|| is 0 up to rounding.
 
     See Also
     --------
     certificate : the interval of weights alpha and p, for any G
-    max_margin : lower over its upper end is the share of the maximum margin that w is certified to have
+    max_margin : lower divided by its upper end is a certified share of the maximum margin
 
     Notes
     -----
-    Pairs: the margin is min (f_{y_i}(x_i) - f_j(x_i)) / (sqrt(2) ||w||) over points i and classes j other than y_i,
+    For pairs, the margin is min (f_{y_i}(x_i) - f_j(x_i)) / (sqrt(2) ||w||) over points i and classes j other than y_i,
     with f_c(x) = <w_c, x>.
 
-    With a ridge r the scale of w matters.  With the slacks xi_i = max(0, 1 - <z_i, w> - y_i b) the margin is
+    With a ridge r, the scale of w matters.  With the slacks xi_i = max(0, 1 - <z_i, w> - y_i b), the margin is
 
         1 / sqrt(N + sum_i xi_i^2 / r_i),   N = ||w||^2;
         for pairs xi = max(0, 1 - (f_{y_i}(x_i) - f_j(x_i)) / 2) and N = ||w||^2 / 2,
 
     where N + sum_i xi_i^2 / r_i is twice the objective of a soft margin.  With a cost C it is 1 / sqrt(2 P), with the
-    same xi and the objective P = N / 2 + sum_i C_i xi_i, which `sklearn.svm.SVC` minimizes.  A lower end over the upper
-    end of `max_margin` is then the root of a share of objectives: how near the model is to the least one.
+    same xi and the objective P = N / 2 + sum_i C_i xi_i, which `sklearn.svm.SVC` minimizes.  Let q be lower divided by
+    the upper end of `max_margin`.  Then the least objective is at least q^2 times that of w.
 
-    The interval is as wide as a few units in the last place of the largest <z_i, w> or bias, over ||w||.  For rows of
-    another library it is 2 (n + d) 2^-53 sqrt(s) wide, s = max_i G_ii.  With ``support`` it is that of a
-    product, see `certificate`.
+    The interval is as wide as a few units in the last place of the largest <z_i, w> or bias, over ||w||.  With
+    ``support``, it is as wide as that of a product, see `certificate`.
 
     Examples
     --------
@@ -5704,10 +5815,10 @@ def separator_margin(
     >>> lower, upper = fm.separator_margin(G, [1.0, 1.0])
     >>> round(lower, 6), round(upper, 6)  # 3 / sqrt(2)
     (2.12132, 2.12132)
-    >>> round(lower / fm.max_margin(G).upper, 6)  # of the largest margin
+    >>> round(lower / fm.max_margin(G).upper, 6)  # a share of the maximum margin
     0.883883
 
-    By points and their weights, as a support vector machine has them, with the bias 0.5:
+    Points with weights, as in a support vector machine, and the bias 0.5:
 
     >>> G = fm.gram([[0.0], [1.0], [3.0]], [-1, 1, 1], gamma=1.0, intercept="free")
     >>> lower, upper = fm.separator_margin(G, [-1.0, 1.0, 0.5], support=[0, 1])
@@ -5723,13 +5834,13 @@ def separator_margin(
     rows = _points_gram(G)
     if not rows._has_rows:
         raise TypeError(
-            f"w needs rows, and {rows._kind()} has none: give the numbers of the points of the weights w, as in "
-            "support=svc.support_, or take features(X, y) for coordinates w"
+            f"w needs a G with rows, and {rows._kind()} has none: if w has weights of points, give their numbers as "
+            "support, such as svc.support_; if w has coordinates, make G by features(X, y)"
         )
     d = rows._width
     shape = (G.store.n_classes, d) if _is_pairs(G) else (d,)
 
-    # 2. Take w apart: with a free intercept its own bias may stand behind it.
+    # 2. Take w apart: with a free intercept, a bias may follow w.
     w, bias = _weights_and_bias(G, w, shape)
     _refuse_no_bias(G, soft, w, bias)
     if bias is None:
@@ -5739,10 +5850,10 @@ def separator_margin(
 
 
 def _refuse_no_bias(G, soft, w, bias):
-    """Refuse a w without its bias where it needs one: slacks belong to a bias."""
+    """Refuse a w without a bias if G has slacks and a free intercept, because slacks depend on the bias."""
     if soft is not None and G.free_labels is not None and bias is None:
         raise ValueError(
-            f"with slacks and a free intercept w must have shape {(w.size + 1,)}: give the bias, too"
+            f"w must have shape {(w.size + 1,)} for a G with slacks and a free intercept: append the bias to w"
         )
 
 
@@ -5765,46 +5876,49 @@ def _weights_and_bias(G, w, shape):
 
 
 def _refuse_other_shape(G, w, shape):
-    """Refuse a w, without its bias, of another shape, or of 0; the error names the shape with a bias, too."""
+    """Refuse a w, without its bias, that has another shape or is 0; the error names the shape with a bias, too."""
     if w.shape == shape and w.any():
         return
     with_bias = "" if G.free_labels is None else f", or {(shape[0] + 1,)} with a bias,"
     has_biases = len(shape) == 2 and w.shape == (shape[0], shape[1] + 1)
-    remedy = "; for a bias of each class give pair_gram features(X, intercept=1.0)" * has_biases
+    remedy = "; for a bias of each class make K by features(X, intercept=1.0)" * has_biases
     if w.shape != shape and w.size == math.prod(shape):
         remedy = f": np.reshape(w, {shape})"
     if G.free_labels is None and w.shape == (shape[0] + 1,):
-        remedy = '; with a bias give G made with intercept="free"'
+        remedy = '; for a bias make G with intercept="free"'
     raise ValueError(
-        f"w must have shape {shape}{with_bias} and not be 0, got shape {w.shape}{remedy}"
+        f"w must have shape {shape}{with_bias} and not be 0; got shape {w.shape}{remedy}"
     )
 
 
 def _margin_of_weights(G, w, support):
-    """Return `separator_margin` of the weights ``w`` of the points ``support``, and of a bias that may stand last."""
-    # 1. Refuse a G of another function than that of the weights.
+    """Return `separator_margin` for the weights w of the points ``support``; a bias may follow the weights."""
+    # 1. Refuse a G whose kernel is not that of the weights.
     G = _checked(G)
     kernel = G.kernel
     if _is_pairs(G) or G._has_ridge:
-        raise ValueError("with support G must be that of two classes, without a ridge")
+        raise ValueError("G must have two classes and no ridge if support is given")
     if G.labels is None:
-        raise ValueError("with support G must know its labels: make it by gram(X, y)")
+        raise ValueError("G must have labels if support is given: make G by gram(X, y)")
     is_linear = kernel is not None and kernel.name == "linear"
     if G.origin is not None or (is_linear and kernel.center is not None):
         raise ValueError(
-            "with support the points must be where they were given, and G has moved them: take "
-            'features(X, y, normalize=None, intercept="free"), and w = coef_'
+            "G must not have moved its points if support is given: make G by "
+            'features(X, y, normalize=None, intercept="free"), and give w = coef_ without support'
         )
     if G.normalize is not None and not kernel.of_distances:
         raise ValueError(
-            f"normalize={G.normalize!r} makes another kernel than that of the weights: give normalize=None"
+            f"G has normalize={G.normalize!r}, so that its kernel is not that of the weights w: make G with "
+            "normalize=None"
         )
 
     # 2. Take w apart.
     n = len(G)
     support = _places(support, n, "support")
     if len(set(support.tolist())) != len(support):
-        raise ValueError("support must hold each point once: add the weights of copies up")
+        raise ValueError(
+            "support must hold each point once: add up the weights of a repeated point"
+        )
     w, bias = _weights_and_bias(G, w, support.shape)
     alpha = np.zeros(n)
     alpha[support] = w * G.labels[support]
@@ -5824,8 +5938,10 @@ def _margin_of_weights(G, w, support):
 
 
 def _at_origin(G, w):
-    """Return (high, low, error): <w, o> = high + low for the point o that the stored rows of G have lost, to twice the
-    working precision, and a bound of its error."""
+    """Return (high, low, error): <w, o> = high + low, in twice the working precision, and a bound on its error.
+
+    o is the origin, which was subtracted from the stored rows of G.
+    """
     if G.origin is None:
         return 0.0, 0.0, 0.0
     high, low = _precise_dot(w, G.origin)
@@ -5834,8 +5950,10 @@ def _at_origin(G, w):
 
 
 def _margin_of_coordinates(G, soft, w, bias, bias_error=0.0):
-    """Return `separator_margin` for ``bias``: numbers whose sum is that of the stored rows, to ``bias_error``; None for
-    the best one."""
+    """Return `separator_margin` for coordinates w.
+
+    The sum of the numbers in ``bias`` is the bias for the stored rows, up to ``bias_error``; None is for the best bias.
+    """
     # 1. Bring w near 1 by a power of two, which is exact; margins of 1 become margins of ``goal``.
     exponent = math.frexp(float(np.abs(w).max()))[1]
     w = np.ldexp(w.astype(np.float64), -exponent)
@@ -5856,18 +5974,17 @@ def _margin_of_coordinates(G, soft, w, bias, bias_error=0.0):
     if G.free_labels is not None:
         if bias is None:
             bias = _best_bias(G.free_labels, m)
-        term = abs(bias)  # pairs, which have a term of their own, have no bias
+        term = abs(bias)  # pairs have no bias; their term is that of the scores
         m += bias * G.free_labels
         error += bias_error * goal / length
 
-    # 4. The least of them decides, or with slacks all.
+    # 4. The least margin decides or, with slacks, all margins.
     error = _LAST * (np.abs(m) + term) + error * length
     return tuple(map(float, _ends(_Separator(m, error, length, length, length), soft, goal)))
 
 
 def _near_the_least(G, w):
-    """Return G on those pairs whose margins may be the least, as far as plain sums tell: few have to be summed up twice
-    as precisely."""
+    """Return G on the pairs whose margins may be the least according to plain sums; only these need precise sums."""
     m = G._margins(w.ravel())
     error = G._rounding().margins * float(np.linalg.norm(w)) * math.sqrt(float(G._diagonal().max()))
     return G._restrict(np.flatnonzero(m <= m.min() + 4.0 * error))
@@ -5876,7 +5993,7 @@ def _near_the_least(G, w):
 def _margins_of(G, w):
     """Return <z_i, w>, the largest term that cancelled in it, and a bound on its error over ||w||.
 
-    On top of this error come a few units in the last place of <z_i, w> and of the largest term.
+    A few units in the last place of <z_i, w> and of the largest term add to this error.
     """
     rows = _points_gram(G)
     error = 2.0 * _sum_error(2 * rows._width + 16) ** 2 * math.sqrt(float(G._diagonal().max()))
@@ -5887,10 +6004,10 @@ def _margins_of(G, w):
 
 
 def contradiction(X: Any, y: ArrayLike) -> tuple[int, int] | None:
-    """Find two equal points with different labels, which no kernel separates: then rho <= 0, whatever rounding does.
+    """Find two equal points with different labels.  No kernel separates them, so that rho <= 0 in exact arithmetic.
 
-    The status "infeasible" only says that there is no margin above some eps.  For the linear kernel and "poly"
-    `witnesses` prove more.
+    The status "infeasible" only says that no margin is above some eps.  For the linear kernel and "poly", `witnesses`
+    proves more.
 
     Parameters
     ----------
@@ -5934,15 +6051,15 @@ def contradiction(X: Any, y: ArrayLike) -> tuple[int, int] | None:
 
 
 def _operator_norm(G):
-    """Return a bound above the largest eigenvalue of G, by about 3 %, and the number of products it took.
+    """Return an upper bound on the largest eigenvalue of G, about 3 % above it, and the number of products taken.
 
-    It fails with a probability of 5e-8 at n = 10^4.  Lanczos: k steps miss a fraction e of the eigenvalue with
-    probability at most 1.65 sqrt(n) exp(-sqrt(e) (2k - 1)), whatever the spectrum (Kuczynski & Wozniakowski, SIAM J.
-    Matrix Anal. Appl. 13, 1992); here k = 64 and e = 0.03.  No vectors are kept: rounding then repeats eigenvalues
-    (A. Greenbaum, Linear Algebra and its Applications 113, 1989).
+    The bound fails with a probability of 5e-8 at n = 10^4.  By Lanczos' method, k steps miss a fraction e of the
+    eigenvalue with probability at most 1.65 sqrt(n) exp(-sqrt(e) (2k - 1)), whatever the spectrum (Kuczynski &
+    Wozniakowski, SIAM J. Matrix Anal. Appl. 13, 1992); here k = 64 and e = 0.03.  No vectors are kept: rounding then
+    only repeats eigenvalues (A. Greenbaum, Linear Algebra and its Applications 113, 1989).
     """
     n = G.n
-    scale = G.scale  # taken out, so that no square of G's entries can over- or underflow
+    scale = G.scale  # products are divided by it, so that no square can over- or underflow
     steps = min(64, n)
     T = np.zeros((steps, steps))  # tridiagonal and symmetric; its lower half
     v = np.random.default_rng(0).standard_normal(n)
@@ -5973,16 +6090,16 @@ def _operator_norm(G):
 #     loop(G, k, until, *state, *parameters) -> k
 #
 # goes from iteration k to iteration ``until`` at the latest, changes the arrays of the state in place, and returns the
-# iteration reached.  A number that it must remember lies in an array of one entry, since compiled code cannot rebind
-# its arguments.  What the loop does depends on its arguments alone: then a run can be cut at any iteration and resumed,
-# bit for bit.  The body of a loop consists of scalar arithmetic, the operations `product` and `add_column`, and
-# compiled steps.  It has no loop over entries, so that it is fast as Python source, too.
+# iteration reached.  A number that it must remember is in an array of one entry, because compiled code cannot rebind
+# its arguments.  The loop depends on its arguments alone, so that a run can be cut at any iteration and resumed, bit
+# for bit.  The body of a loop consists of scalar arithmetic, the operations `product` and `add_column`, and compiled
+# steps.  It has no loop over entries, so that it is fast as Python source, too.
 
 _TAKES_FREE = (
     "`max_margin`, and `momentum`, `gradient_descent` and `normalized_gradient_descent` by default"
 )
 
-# The share of s ||v||_1 by which an iteration may change the error of a G v that a loop updates: 16 roundings
+# An iteration may add this share of s ||v||_1 to the error of a G v that a loop updates: 16 roundings.
 _DRIFT = 16.0 * _UNIT
 
 
@@ -5997,27 +6114,28 @@ class _Options(TypedDict, total=False):
 class RunOptions(_Options, total=False):
     """The options that every algorithm takes by name, as the type of its ``**options``.
 
-    Besides these, every algorithm has ``max_iter``, an int: the largest number of updates in this call; those of
-    ``start`` are not counted.
+    Besides these, every algorithm has ``max_iter``, an int: the largest number of updates in this call, without the
+    updates of ``start``.
 
     Attributes
     ----------
     tol : float, optional
-        Stop as "certified" at upper - lower <= tol * upper, at the next checkpoint.
+        Stop as "certified" at the first checkpoint where upper - lower <= tol * upper.
     trace_at : array of int, optional
-        Checkpoints: the iterations to certify and to trace.  By default 16 a decade, and all of `max_margin`.  The
-        first and the last iteration are always among them.
+        Checkpoints: the iterations to certify and to trace.  By default 16 per decade, and every iteration of
+        `max_margin`.  The first and the last iteration are always among them.
     keep_iterates : bool
         Keep alpha at every checkpoint, in Result.iterates.
     callback : callable, optional
-        Called at every checkpoint with a partial Result, which it may keep and change; its status is "running" until
-        the last.  If the run turns out to end there, it is called again.  If the callback returns True, the run ends as
-        "stopped".  A search by coordinates, in which `max_margin` may go on, calls it once for every ridge.
+        Called at every checkpoint with a partial Result, which the callback may keep and change.  The status of the
+        partial Result is "running" until the last.  If the run turns out to end at a checkpoint, the callback is called
+        there again.  If the callback returns True, the run ends as "stopped".  If `max_margin` continues with a search
+        by coordinates, it calls the callback once for every ridge.
     start : Result, optional
-        Go on from this Result, a partial one included, of the same algorithm on the same G, which is not checked: T1
-        iterations and then T2 are T1 + T2, bit for bit.  Other options are those of this call.  `max_margin` also takes
-        n weights of at least 0 to begin with, such as the alpha of a problem of as many points at another ridge,
-        `norm_margin` a pair (w, p), and `steepest_descent` a w.  Then the run is a new one.
+        Continue from this Result, which may be partial, of the same algorithm.  G must be the same, which is not
+        checked.  T1 iterations and then T2 iterations are the same as T1 + T2 iterations, bit for bit.  Other options
+        are those of this call.  To begin a new run near a known solution, give `max_margin` n weights >= 0, such as
+        alpha for another ridge; give `norm_margin` a pair (w, p); give `steepest_descent` a w.
 
     Examples
     --------
@@ -6034,9 +6152,9 @@ _Algorithm = TypeVar("_Algorithm", bound=Callable[..., Result])
 
 
 def _algorithm(function: _Algorithm) -> _Algorithm:
-    """Let an algorithm refuse options that neither it nor `RunOptions` has, in its own name and not in that of `drive`.
+    """Let an algorithm refuse options that neither it nor `RunOptions` has, by an error with its own name.
 
-    ``**options`` alone would pass them on.
+    ``**options`` alone would pass them on to `drive`, and the error would name `drive`.
     """
     own = [
         name
@@ -6093,34 +6211,34 @@ def drive(
     loop : callable
         ``loop(G, k, until, *state, *parameters) -> k``, plain Python or compiled with njit.  It goes from iteration k
         to iteration ``until`` at the latest, changes the arrays of the state in place, and returns the iteration
-        reached.  It *halts* by returning less than ``until``, where it sees that it is done; the certificate has the
-        last word.  Over a G that has no compiled operations, such as a kernel on demand, a compiled loop runs as its
-        Python source.  It is entered once with ``until`` = k, to compile it.
+        reached.  It *halts* by returning less than ``until``; then the run ends, and fresh products decide its status.
+        If G has no compiled operations, as over a kernel on demand, a compiled loop runs as its Python source.  The
+        loop is entered once with ``until`` = k, which compiles it.
     state : tuple of arrays
-        All that the loop changes, at iteration 0.  A ``start`` overwrites it.  An array that grows does so by its own
-        ``resize``, along the first axis.
+        All arrays that the loop changes, as they are at iteration 0.  ``start`` overwrites them.  A loop may enlarge an
+        array by the array's own ``resize``, along the first axis.
     solution : callable
-        ``solution(*state) -> (alpha, p)``, or ``(alpha, p, G alpha, G p)`` where the loop keeps these.  p >= 0 may have
-        any sum.  If alpha is p, return one array twice.  With G alpha and G p most checkpoints take no product; each
-        iteration may change their entries by 16 roundings, relative to s ||alpha||_1 and s ||p||_1.  By default the
-        state begins with alpha and G alpha, and p is alpha.
+        ``solution(*state) -> (alpha, p)``, or ``(alpha, p, G alpha, G p)`` if the loop keeps these.  p >= 0 may have
+        any sum.  If alpha is p, return one array twice.  With G alpha and G p, most checkpoints take no product; then
+        an iteration may add at most 16 roundings to the errors of their entries, relative to s ||alpha||_1 and s
+        ||p||_1.  The default is for a state that begins with alpha and G alpha; p is alpha.
     parameters : tuple or callable
         Other arguments of the loop: numbers, arrays that it only reads, functions of Python source.
-        ``parameters(k, until)`` returns those of an entry into the loop, as for numbers of which every iteration takes
-        the next.
+        ``parameters(k, until)`` returns the arguments for iterations k to ``until``, such as one number for each
+        iteration.
     max_iter : int
         The largest number of updates in this call.
     tol, trace_at, keep_iterates, callback, start : as in `RunOptions`
     eps : float or callable
-        The run ends as "infeasible" at upper <= eps, or eps(p); in any case at upper <= 0.
+        The run ends as "infeasible" if upper <= eps, or upper <= eps(p); in any case if upper <= 0.
     separates : bool
-        The run ends as "separated" at lower > 0.
+        True if the run ends as "separated" when lower > 0.
     takes_free : bool
-        True if G may have a free intercept: then p must have half its weight in each class.
+        True if G may have a free intercept; then p must have half of its weight in each class.
     takes_cost : bool
-        True if G may have a cost: then the interval is that of rho_C, see `Gram.with_cost`.
+        True if G may have a cost; then the interval is that of rho_C, see `Gram.with_cost`.
     products : callable
-        Number of G-vector products that k iterations cost.
+        ``products(k)`` is the number of products G v that k iterations cost.
     interval : callable, optional
         ``interval(G, alpha, p, precise) -> Bounds`` in place of that of `certificate`.
     spent : float
@@ -6134,15 +6252,15 @@ def drive(
     Raises
     ------
     ValueError, TypeError
-        G is not finite, not square, not symmetric, zero, or not positive semi-definite where that shows, or it has a
-        free intercept that the algorithm does not take; an option is out of range, or start is of another algorithm or
-        shape.  The message names the argument.
+        G is not finite, not square, not symmetric, zero, or turns out not to be positive semi-definite; G has a free
+        intercept or a cost that the algorithm does not take; an option is out of range; or start is of another
+        algorithm or shape.  The message names the argument.
     FloatingPointError
         The iterates overflowed.
 
     Notes
     -----
-    The loop is entered for about 0.2 s at a time, so that Ctrl-C is answered; results do not depend on the cuts.
+    An entry into the loop takes about 0.2 s, so that Ctrl-C is answered; results do not depend on the entries.
 
     Examples
     --------
@@ -6162,16 +6280,16 @@ def drive(
     >>> fm.drive(G, worst_row, state, max_iter=100, separates=True).status
     'separated'
     """
-    # 1. Check what the user gives, and compile a compiled loop, outside the clock, by an entry that goes nowhere.
+    # 1. Check the input, and compile the loop by an entry of no iterations, which is not timed.
     G = _checked(G)
     if G.free_labels is not None and not takes_free:
         raise ValueError(
-            f'this algorithm takes no G with intercept="free": {_TAKES_FREE} do.  Give G intercept=1.0 '
-            "for a penalised bias, or leave it out"
+            f'G has intercept="free", which this algorithm does not take: use {_TAKES_FREE}; or make G with '
+            "intercept=1.0, for a penalised bias, or without an intercept"
         )
     if G._has_cost and not takes_cost:
         raise ValueError(
-            "this algorithm takes no G with a cost: `max_margin` does, and this one takes a ridge"
+            "G has a cost, which this algorithm does not take: use `max_margin`, or a G with a ridge"
         )
     if tol is not None:
         tol = _number(tol, "tol")
@@ -6210,14 +6328,14 @@ def drive(
 
     with np.errstate(under="ignore"):
         for checkpoint in checkpoints:
-            # 2. Go to the checkpoint, or to where the loop halts, which may be where the last row of the trace stands.
+            # 2. Go to the checkpoint, or until the loop halts, which may be at the last row of the trace.
             before = k
             k, elapsed, chunk = _advance(enter, k, checkpoint, chunk)
             seconds += elapsed
             has_halted = k < checkpoint
             stands = count > 0 and k == before
 
-            # 3. Bound the margin: by what the loop holds, unless this decides something or rounding shows.
+            # 3. Bound the margin by the products of the loop, unless this decides something or rounding shows.
             alpha, p, *held = solution(*state)
             bounds = None
             status = "running"
@@ -6231,7 +6349,7 @@ def drive(
             if is_fresh:
                 bounds, status = _certified(G, alpha, p, interval, goals, has_halted, k, last)
 
-            # 4. Write it down, and call back.
+            # 4. Add a row to the trace, and call the callback.
             count += not stands
             if count > trace.size:
                 trace = np.resize(trace, 2 * count)
@@ -6252,12 +6370,17 @@ def drive(
 
 
 def _is_true(answer):
-    """Return True for the answer of a callback that ends the run."""
+    """Return True if the answer of a callback ends the run."""
     return isinstance(answer, (bool, np.bool_)) and bool(answer)
 
 
+def _plainly(name):
+    """Return the name of a loop without the marks of a function of this module: "momentum" for "_momentum_loop"."""
+    return name.removeprefix("_").removesuffix("_loop")
+
+
 def _resume(start, name, state, solution):
-    """Fill the arrays of a state with those that ``start`` ended with; return its iteration and its seconds."""
+    """Fill the arrays of a state with the last arrays of ``start``; return its iteration and its seconds."""
     if not _is_result(start):
         raise TypeError(f"start must be a Result or None, got {type(start).__name__}")
     their_name, held = start.state
@@ -6270,9 +6393,10 @@ def _resume(start, name, state, solution):
     )
     if not is_same:
         raise ValueError(
-            f"start must be a Result of the same algorithm and shape: this is {name} for {p.size} points, and start is "
-            f"of {their_name or 'a classifier'} for {start.p.size}; weights alone begin a new run of max_margin and "
-            "steepest_descent by start=result.alpha, and of norm_margin by start=(result.alpha, result.p)"
+            f"start must be a Result of the same algorithm and shape: this is {_plainly(name)} for {p.size} points, "
+            f"and start is of {_plainly(their_name) or 'a classifier'} for {start.p.size} points; to begin a new run "
+            "from its weights, give start=result.alpha to max_margin and steepest_descent, or "
+            "start=(result.alpha, result.p) to norm_margin"
         )
     for array, source in zip(state, held, strict=True):
         if array.shape != source.shape:
@@ -6283,15 +6407,15 @@ def _resume(start, name, state, solution):
 
 def _checkpoints(first, last, trace_at):
     """Return ``first``, ``last`` and the iterations between them at which to certify, in ascending order."""
-    if isinstance(trace_at, range) and trace_at.step == 1:  # may be too long to be written down
+    if isinstance(trace_at, range) and trace_at.step == 1:  # may be too long for an array
         inside = range(max(trace_at.start, first + 1), min(trace_at.stop, last))
     elif trace_at is None:
-        # They do not depend on ``last``, so that a run which ends before it ends as one with a larger max_iter.
+        # They do not depend on ``last``: a run that ends before it does not depend on max_iter.
         count = math.ceil(16.0 * math.log10(max(last, 1)))
         inside = np.unique(np.round(10.0 ** (np.arange(count) / 16.0)).astype(np.int64))
     else:
         points = _numbers(trace_at, "trace_at").ravel()
-        # Read them one by one, so that an error names the number.  Floats may be whole numbers.
+        # Read them one by one, so that an error names the number.  Floats that are whole numbers are valid.
         whole = (int(k) if k.is_integer() else k for k in points.tolist())
         inside = np.unique([_count(k, "each of trace_at") for k in whole])
     between = (int(k) for k in inside if first < k < last)
@@ -6313,7 +6437,7 @@ def _entry(G, loop, state, parameters):
             reached = loop(G, k, until, *state, *others)
         if not (isinstance(reached, (int, np.integer)) and k <= reached <= until):
             raise ValueError(
-                f"a loop must return the iteration that it reached, here from {k} to {until}, and not {reached!r}"
+                f"loop must return the iteration that it reached, from {k} to {until}; got {reached!r}"
             )
         return int(reached)
 
@@ -6321,9 +6445,9 @@ def _entry(G, loop, state, parameters):
 
 
 def _advance(enter, k, checkpoint, chunk):
-    """Take the loop to the checkpoint, or to where it halts, by entries of about 0.2 s.
+    """Run the loop to the checkpoint, or until it halts, by entries of about 0.2 s.
 
-    Return the iteration reached, the seconds that it took, and the number of iterations of the next entry.
+    Return the iteration reached, the seconds taken, and the number of iterations of the next entry.
     """
     seconds = 0.0
     while k < checkpoint:
@@ -6345,21 +6469,20 @@ def _in_form(alpha, p, signs, k):
     """Return alpha and p as a Result has them: finite, balanced if the intercept is free, and p in the simplex."""
     _refuse_overflow(alpha, p, place=f" at iteration {k}")
     if not p.min() >= 0.0:
-        raise ValueError(
-            "p must have weights of at least 0, as solution(*state) -> (alpha, p) returns it"
-        )
+        raise ValueError("solution(*state) -> (alpha, p) must return p with weights of at least 0")
     if signs is not None:  # then the plane of alpha does not depend on the origin of G
         balanced = _balanced(alpha, signs)
         p = balanced if p is alpha else p
         alpha = balanced
-    # A sum that updates may have rounded is left as it is: then alpha and p may be one, which saves a product.
+    # A sum that differs from 1 by the rounding of updates is kept: then alpha and p may be one array, which saves a
+    # product.
     if abs(_total(p) - 1.0) > min(_DRIFT * (k + 1), 1e-12):
         p = _weights(p, signs)
     return alpha, p
 
 
 class _Goals(NamedTuple):
-    """What ends a run, see `drive`."""
+    """The conditions that end a run, see `drive`."""
 
     tol: float | None
     eps: float | Callable[[Array], float]
@@ -6377,12 +6500,12 @@ class _Goals(NamedTuple):
         return "running"
 
     def are_far(self, bounds, p):
-        """Return True if bounds by what a loop holds decide nothing, and rounding is at most 1 % of them."""
+        """Return True if bounds from the products of a loop decide nothing, and rounding is at most 1 % of them."""
         is_sharp = min(bounds.upper, bounds.upper - bounds.lower) > 100.0 * bounds.blur
         return is_sharp and self.status(bounds, p) == "running"
 
     def hides(self, bounds):
-        """Return True if the gap as computed is closed, or no wider than rounding."""
+        """Return True if the computed gap is closed, or is no wider than rounding."""
         if self.tol is None:
             return False
         gap = bounds.upper - bounds.lower - bounds.blur
@@ -6390,10 +6513,10 @@ class _Goals(NamedTuple):
 
 
 def _certified(G, alpha, p, interval, goals, has_halted, k, last):
-    """Return (bounds, status) by fresh products; by more precise ones where rounding may hide the answer.
+    """Return (bounds, status) from fresh products, or from more precise products if rounding may hide the answer.
 
-    The last iteration of a run with a tol takes these as well, since plain ones may just miss it.  If rounding hides
-    the answer from them, too, more iterations are of no use.
+    The last iteration of a run with a tol takes more precise products, too, because plain products may just miss tol.
+    If rounding hides the answer even then, the run ends, because more iterations are of no use.
     """
     certify = interval or _interval
     for precise in (False, True):
@@ -6412,20 +6535,20 @@ def _certified(G, alpha, p, interval, goals, has_halted, k, last):
 
 
 def _is_closed(lower, upper, tol):
-    """Return True if upper - lower <= tol upper, also before both sides were rounded."""
+    """Return True if upper - lower <= tol upper, with a reserve for the rounding of both sides."""
     return upper - lower <= tol * upper * (1.0 - _LAST)
 
 
 def _note_on_rounding(G, bounds):
-    """Say what rounding leaves within reach, and what would be more precise."""
+    """Return a note on the limits that rounding sets, and on a G that would be more precise."""
     note = f"rounding hides margins below {_written(bounds.upper, 2, _UP)}"
     if bounds.lower > 0.0:
-        note = f"rounding leaves a gap of {bounds.blur / bounds.upper:.1g} within reach"
+        note = f"rounding limits the relative gap to {bounds.blur / bounds.upper:.1g}"
     return f"{note}; {G._more_precise} would show more" if G._more_precise else note
 
 
 def _first_iteration(options):
-    """Return the iteration that a run with these options starts at."""
+    """Return the iteration at which a run with these options starts."""
     return getattr(options.get("start"), "n_iter", 0)
 
 

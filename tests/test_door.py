@@ -197,7 +197,7 @@ REMEDIES = {  # a table, the words before the remedy, and what it makes of the t
     "complex": (WHOLE + 1j, "both parts, ", np.column_stack((WHOLE, np.ones((4, 2))))),
     "text": (WHOLE.astype(str), "give ", WHOLE),
     "decimals": (with_entry(decimal.Decimal("0.5")), "give ", np.where(WHOLE == 4, 0.5, WHOLE)),
-    "nan": (np.where(WHOLE == 4, np.nan, WHOLE), "keep the others, ", WHOLE[[0, 1, 3]]),
+    "nan": (np.where(WHOLE == 4, np.nan, WHOLE), "keep the other rows, ", WHOLE[[0, 1, 3]]),
     "images": (np.arange(16).reshape(4, 2, 2), "image or table, ", np.arange(16).reshape(4, 4)),
     "images in a list": (
         np.arange(32).reshape(4, 2, 2, 2).tolist(),
@@ -206,7 +206,7 @@ REMEDIES = {  # a table, the words before the remedy, and what it makes of the t
     ),
     "nan in a list": (
         np.where(WHOLE == 4, np.nan, WHOLE).tolist(),
-        "keep the others, ",
+        "keep the other rows, ",
         WHOLE[[0, 1, 3]],
     ),
     "too large": (2e100 * WHOLE, "rescale all points alike, ", WHOLE / 8),
@@ -619,7 +619,7 @@ def test_one_hot_labels_are_told_to_be_numbers(function, kind):
     table = np.eye(3, dtype=kind)[[0, 2, 1, 2]]
     with pytest.raises(ValueError, match="one-hot") as caught:
         call(table)
-    remedy = str(caught.value).rpartition("their numbers, ")[2]
+    remedy = str(caught.value).rpartition("numbers of the classes, ")[2]
     for form in (table, table.tolist()):
         assert eval(remedy, {"np": np, name: form}).tolist() == [0, 2, 1, 2]
     for other in (np.ones((4, 2)), np.full((4, 2), 0.5), np.zeros((4, 2)), [["a", "b"]] * 4):
@@ -854,6 +854,7 @@ POINTS_FAR = X + 100.0
 FREE = {"normalize": None, "intercept": "free"}
 TABLES = np.ones((4, 2, 3))
 ROWS = fm.features(X, 1, normalize=None)
+RESULT = fm.perceptron(fm.Gram(EYE), max_iter=1)
 
 
 def refused(error, words, *calls):
@@ -1061,8 +1062,12 @@ REFUSALS = {  # by what is wrong: calls, their error, and words of the argument,
         (ValueError, "n_classes", lambda: fm.pair_gram(EYE, [0, 0, 0, 0], 1)),
         (TypeError, "n_classes", lambda: fm.pair_gram(EYE, [0, 1, 0, 1], 2.0)),
         (TypeError, "labels np.unique", lambda: fm.pair_gram(EYE, list("abca"), 3)),
-        (ValueError, "labels (y + 1) // 2", lambda: fm.pair_gram(EYE, Y, 2)),
-        (ValueError, "labels (y + 1) // 2", lambda: fm.norm_margin(EYE, "l2", labels=Y)),
+        (ValueError, "labels (np.asarray(labels) + 1) // 2", lambda: fm.pair_gram(EYE, Y, 2)),
+        (
+            ValueError,
+            "labels (np.asarray(labels) + 1) // 2",
+            lambda: fm.norm_margin(EYE, "l2", labels=Y),
+        ),
         (TypeError, "Z y[:, None] * X", lambda: fm.norm_margin(fm.features(X, Y), "linf")),
         (TypeError, "Z y[:, None] * X", lambda: fm.steepest_descent(fm.features(X, Y), "l2")),
         (
@@ -1139,6 +1144,23 @@ REFUSALS = {  # by what is wrong: calls, their error, and words of the argument,
                 ),
             )
             for w in separators
+        ),
+        *(
+            (TypeError, f"{words} coordinates features(X, y)", lambda G=G: G.coordinates())
+            for words, G in (
+                ("Gram over a matrix", fm.gram(X, Y, kernel="linear")),
+                ("Gram over a kernel on demand", fm.lazy_gram(X, Y)),
+                ("Gram over pairs over a matrix", fm.pair_gram(K, Y > 0, 2)),
+                ("Own", Own(X)),
+            )
+        ),
+        *refused(
+            ValueError,
+            "result separator 2 coordinates G of the run",
+            *(
+                lambda G=G: G.decision_function(RESULT._replace(separator=np.ones(2)), X)
+                for G in (fm.gram(X, Y, kernel="linear"), fm.features(X, Y, intercept=1.0), Own(X))
+            ),
         ),
         *(
             (REFUSED, words, lambda G=G, w=w, at=at: fm.separator_margin(G, w, support=at))
@@ -1644,7 +1666,8 @@ def test_a_frame_is_taken_without_the_rows_that_are_refused(pd):
         with pytest.raises(error) as caught:
             fm.gram(frame)
         remedy = re.search(
-            r"(keep the others|all values), (.*?)(, and the same rows of y)?$", str(caught.value)
+            r"(keep the other rows|all values), (.*?)(, and the same rows of y)?$",
+            str(caught.value),
         )[2]
         found = eval(remedy, {"np": np, "pandas": pd, "X": frame})
         assert found.index.tolist() == kept and len(fm.gram(found)) == 2

@@ -674,7 +674,7 @@ def test_rounding_ends_a_run_that_cannot_close_its_gap():
 
     result = drive(idle, (np.ones(2),), max_iter=5, tol=1e-6, interval=given)
     assert (result.status, result.n_iter) == ("rounding", 0) and asked == [False, True]
-    assert "rounding leaves a gap of 0.001 within reach" in result.note
+    assert "rounding limits the relative gap to 0.001" in result.note
     asked.clear()
     assert drive(idle, (np.ones(2),), max_iter=2, tol=1e-2, interval=given).status == "certified"
     assert asked == [False]
@@ -711,7 +711,7 @@ def test_what_a_loop_must_return(answer):
     check_raises(
         lambda: drive(lambda G, k, until, a: answer, (np.ones(2),), max_iter=3),
         ValueError,
-        ["a loop must return the iteration that it reached, here from 0 to 0", repr(answer)],
+        ["loop must return the iteration that it reached, from 0 to 0", repr(answer)],
     )
 
 
@@ -729,7 +729,7 @@ def test_what_a_solution_must_return():
         check_raises(
             lambda solution=solution: drive(idle, state, solution, G, max_iter=1),
             ValueError,
-            ["p must have weights of at least 0"],
+            ["must return p with weights of at least 0"],
         )
     assert drive(idle, state, lambda a: (a, np.full(2, 0.5)), G, max_iter=1).status == "max_iter"
 
