@@ -39,6 +39,7 @@ try:
         GREEN,
         GREY,
         LOOKS,
+        MIXED,
         PURPLE,
         SKY,
         VERMILLION,
@@ -245,7 +246,7 @@ CERTIFIERS = {
 def ramdas14_theorem4(run, n, d, thinnest, eps, trials, points):
     """Data: {n} points in {d} dimensions; the hull of all y·x holds a ball of radius |ρ| around 0. Certificate to ε: no
     margin is ε or more. An iteration: the {n} × {n} kernel matrix times a vector. SNKP: the smoothed kernel perceptron
-    of Ramdas and Peña; ISNKPVN: the same with restarts.
+    of Ramdas and Peña; ISNKPVN: its variant with restarts.
 
     Linear kernel, medians of {trials} draws, seed {seed}. ISNKPVN: with restarts and the ℓ2 prox. Proved: Theorem 4 for
     ISNKPVN; √(8 ln n)/ε for SNKP; that of the subspace perceptron is ours. The CSV file has von Neumann's method, too,
@@ -423,7 +424,9 @@ def _(table, margins, errors):
     margins.fill_between(momentum["t"], *ends, **look)
     margins.plot(momentum["t"], momentum["upper"], color=BLUE, linestyle="-", linewidth=0.9)
     level(margins, 0, "above: separated", 0.98, ha="right")
-    note(margins, 1.2, 0.13, "momentum's upper bound", color=BLUE, va="bottom")
+    note(
+        margins, 1.2, 1.2 * momentum["upper"][0], "momentum's upper bound", color=BLUE, va="bottom"
+    )
     margins.set(xlabel="iterations t", ylabel="margin", ylim=(-0.67, 0.27))
     errors.set(xlabel="iterations t", ylabel="test error in %")
     plain(errors.yaxis, 3, 4, 5, 7, 10, 20, 30, 50)
@@ -687,7 +690,7 @@ def _(table, walks, medians, gains):
         look = {"color": color, "linestyle": dash}
         label = f"{epoch:,.0f}"
         walks.semilogx(rows["t"], 100 * rows["sampling_error"], label=label, **look)
-    of_network = {"color": PURPLE, "linestyle": "-"}
+    of_network = {"color": PURPLE, "linestyle": MIXED}
     error = 100 * with_biases["network_error"][most]
     walks.axhline(error, label="network\nitself", **of_network)
     walks.set(
@@ -1319,9 +1322,8 @@ def apidopoulos22_path(run, digits, sigma2, shares, draws, images, **sizes):
     errors; marks of the same share of wrong labels stand side by side.
 
     σ = {sigma}, seed {seed}. Descent: α = {accel:g}, up to {steps:,} steps, looked at eight times a decade. Paths:
-    {penalties} values of C from 0.001 to 1,000, each from the weights before; squared hinge
-    loss by max_margin to a relative gap of 0.001, hinge loss by {path_steps} steps of inertial descent, restarted, for
-    each C.
+    {penalties} values of C from 0.001 to 1,000, each from the weights before; squared hinge loss by max_margin to a
+    relative gap of 0.001, hinge loss by {path_steps} steps of inertial descent, restarted, for each C.
     """
     run.facts["sigma"] = f"{math.sqrt(sigma2):g}"
     run.facts["source"] = run.name if run.points else "MNIST, digits {} and {}".format(*digits)

@@ -747,12 +747,8 @@ def _(table, along, reached):
             label = f"{method}: κ$^{{{power:.2f}}}$".replace("descent: ", "descent:\n")
             label = label.replace("descent, ", "descent,\n").replace("3, ", "3,\n")
             fit = np.exp(factor) * np.sort(x) ** power
-            look = {
-                "marker": shapes[method],
-                "markersize": 4,
-                "markevery": [],
-            }  # in its sample alone
-            reached.plot(np.sort(x), fit, label=label, **LOOKS[method] | look)
+            look = LOOKS[method] | {"marker": shapes[method], "markersize": 4}
+            reached.plot(np.sort(x), fit, label=label, markevery=[], **look)  # but in its sample
     reached.set(title=problems, xlabel="condition κ", ylabel="first iteration below 10⁻¹⁰")
     plain(reached.xaxis)
     plain(reached.yaxis)

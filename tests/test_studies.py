@@ -799,6 +799,20 @@ def test_adam_and_muon_are_where_the_report_says():
     assert share(ten, "Muon") > share(ten, "spectral descent")
 
 
+def test_descent_with_restarts_is_near_first_and_with_alpha_10_before_diagonal_descent():
+    _, problems = harness.groups(kept("open3"), "panel")[0]
+    restarts, inertial, diagonal = (
+        harness.where(problems, method=method)["t"]
+        for method in (
+            "inertial descent, α = 3, restarts",
+            "inertial descent, α = 10",
+            "diagonal descent",
+        )
+    )
+    assert (restarts < inertial).all()
+    assert (inertial < diagonal).all()
+
+
 def test_the_subspace_perceptron_comes_to_1_percent_on_all_problems_of_the_race():
     rows = harness.where(kept("race"), method="subspace perceptron")
     assert len(rows["problem"]) == 4
