@@ -39,6 +39,7 @@ try:
         GREEN,
         GREY,
         LOOKS,
+        MIXED,
         PURPLE,
         SKY,
         VERMILLION,
@@ -61,6 +62,7 @@ try:
         plain,
         planted_margin,
         program,
+        rounded,
         rule,
         trajectory,
         where,
@@ -126,8 +128,8 @@ def ramdas14_example(run, r, trials, points):
 def _(table, ax):
     looks = {"color": BLACK, "linestyle": "-"}, {"color": VERMILLION, "linestyle": "--"}
     for (kind, rows), look in zip(groups(table, "points"), looks, strict=True):
-        ax.loglog(rows["r"], rows["bound"], label=f"bound, {kind}", **look | BOUND)
-        ax.loglog(rows["r"], rows["mistakes"], label=f"mistakes, {kind}", **look)
+        ax.loglog(rows["r"], rows["bound"], label=f"bound, points\n{kind}", **look | BOUND)
+        ax.loglog(rows["r"], rows["mistakes"], label=f"mistakes, points\n{kind}", **look)
     ax.set(xlabel="r: the points as they are have the lengths r and 1/r")
     ax.set(ylabel="mistakes of the perceptron")
     ax.margins(x=0)
@@ -197,7 +199,7 @@ def _(table, by_margin, by_points):
         ax.set(title=panel, ylabel="iterations to a separator")
         ax.margins(x=0)
         plain(ax.yaxis)
-    by_margin.set_xlabel("1/ρ: the smaller the margin, the farther right")
+    by_margin.set_xlabel("1/ρ: a smaller margin →")
     by_points.set_xlabel("number of points n")
     plain(by_margin.xaxis, 3, 10, 30, 100, 300, 1000, 3000)
     plain(by_points.xaxis)
@@ -243,7 +245,8 @@ CERTIFIERS = {
 )
 def ramdas14_theorem4(run, n, d, thinnest, eps, trials, points):
     """Data: {n} points in {d} dimensions; the hull of all y·x holds a ball of radius |ρ| around 0. Certificate to ε: no
-    margin is ε or more. An iteration: the {n} × {n} kernel matrix times a vector.
+    margin is ε or more. An iteration: the {n} × {n} kernel matrix times a vector. SNKP: the smoothed kernel perceptron
+    of Ramdas and Peña; ISNKPVN: its variant with restarts.
 
     Linear kernel, medians of {trials} draws, seed {seed}. ISNKPVN: with restarts and the ℓ2 prox. Proved: Theorem 4 for
     ISNKPVN; √(8 ln n)/ε for SNKP; that of the subspace perceptron is ours. The CSV file has von Neumann's method, too,
@@ -309,7 +312,8 @@ def ji21_methods(step):
 
 @figure(
     "ji21:fig1",
-    "Momentum's margin gap falls like 1/t² in the iterations t: on MNIST the slope is {slope}",
+    "Momentum's gap falls like 1/t² in the iterations t, with slope\N{NO-BREAK SPACE}{slope}; by work the batch "
+    "perceptron separates first",
     minutes=2,
     data="mnist",
     panels=(1, 2),
@@ -349,14 +353,15 @@ def _(table, by_iterations, by_work):
     separable = table["largest"][0] > 0  # digits of one's own may not be
     for method, rows in groups(table, "method"):
         gap = 1 - rows["margin"] / rows["largest"] if separable else -rows["margin"]
-        by_iterations.loglog(rows["t"], gap, label=method, **LOOKS[method])
-        by_work.loglog(rows["products"], gap, **LOOKS[method])
+        by_iterations.loglog(rows["t"], gap, **LOOKS[method])
+        by_work.loglog(rows["products"], gap, label=method, **LOOKS[method])
     by_iterations.set(xlabel="iterations t", ylabel="−margin, as no plane separates")
     by_work.set(xlabel="products with the kernel matrix")
     if separable:
         proved = rows["bound"] / rows["largest"]
         label = "proved for momentum:\nJi et al., Theorem 3.1"
-        by_iterations.loglog(rows["t"], proved, label=label, **LOOKS["momentum"] | BOUND)
+        for ax, x in ((by_iterations, rows["t"]), (by_work, rows["products"])):
+            ax.loglog(x, proved, label=label, **LOOKS["momentum"] | BOUND)
         by_iterations.set(ylabel="relative gap", ylim=(3e-5, 100))
         level(by_iterations, 1, "below: separated", above=False)
         level(by_work, 1, "")
@@ -364,7 +369,7 @@ def _(table, by_iterations, by_work):
         plain(ax.xaxis)
         ax.margins(x=0)
         ax.label_outer()
-    name_ends(by_iterations)
+    name_ends(by_work)
 
 
 @ji21_fig1.numbers
@@ -411,22 +416,24 @@ def ji21_fig2(run, digits, steps, step):
 @ji21_fig2.drawing
 def _(table, margins, errors):
     for method, rows in groups(table, "method"):
-        margins.semilogx(rows["t"], rows["margin"], label=method, **LOOKS[method])
-        errors.semilogx(rows["t"], 100 * rows["test_error"], **LOOKS[method])
+        margins.semilogx(rows["t"], rows["margin"], **LOOKS[method])
+        errors.loglog(rows["t"], 100 * rows["test_error"], label=method, **LOOKS[method])
     momentum = where(table, method="momentum")
     ends = momentum["margin"], momentum["upper"]
     look = {"color": BLUE, "alpha": 0.15, "linewidth": 0}
     margins.fill_between(momentum["t"], *ends, **look)
     margins.plot(momentum["t"], momentum["upper"], color=BLUE, linestyle="-", linewidth=0.9)
     level(margins, 0, "above: separated", 0.98, ha="right")
-    margins.set(xlabel="iterations t", ylabel="margin", ylim=(-0.3, 0.17))
-    errors.set(
-        xlabel="iterations t", ylabel="test error in %", ylim=(0, 20), yticks=range(0, 21, 5)
+    note(
+        margins, 1.2, 1.2 * momentum["upper"][0], "momentum's upper bound", color=BLUE, va="bottom"
     )
+    margins.set(xlabel="iterations t", ylabel="margin", ylim=(-0.67, 0.27))
+    errors.set(xlabel="iterations t", ylabel="test error in %")
+    plain(errors.yaxis, 3, 4, 5, 7, 10, 20, 30, 50)
     for ax in (margins, errors):
         plain(ax.xaxis)
         ax.margins(x=0)
-    name_ends(margins)
+    name_ends(errors)
 
 
 SAMPLERS = ("sampling with momentum", "batch perceptron", "batch perceptron, last iterate")
@@ -519,8 +526,8 @@ def sampling_rows(job, width, steps, scaling, X, y, X_test, y_test):
 )
 def ji21_fig3(run, width, images, seeds, steps, scaling):
     """Data: {images:,} images of MNIST, ten digits; tangent kernel of a random ReLU network. Seeds: {seeds}{spread}.
-    Gap: 1 − margin / largest, with its last value at the name. Margin: of the worst pair of an image and a wrong digit;
-    the largest: the least certified upper bound.
+    Gap: 1 − margin / largest. Margin: of the worst pair of an image and a wrong digit; the largest: the least certified
+    upper bound.
 
     Network of width {width}, features scaled to length 1 at most; scaling=unit: to length 1. {pairs:,} pairs, {tests:,}
     test images. An iteration is a column of the kernel matrix. Weights and samples by seed, from {seed} on; sampling
@@ -552,15 +559,13 @@ def _(table, gaps, errors):
         "batch perceptron, last iterate": "batch perceptron,\nlast iterate",
         "sampling without momentum": "without momentum,\nstep 1",
         "sampling without momentum, step of Theorem 4.1": (
-            f"without momentum,\nstep {small_step:.2g} (Thm 4.1)"
+            f"without momentum,\nstep {rounded(small_step)} (Thm 4.1)"
         ),
     }
     for method, rows in groups(table, "method"):
         if method != EXACT:
-            last = np.median(where(rows, t=rows["t"].max())["gap"])
-            label = f"{labels[method]}: {last:.2g}"
-            draw_seeds(gaps, rows, "gap", label, **LOOKS[method])
-            draw_seeds(errors, rows, "percent", label, **LOOKS[method])
+            draw_seeds(gaps, rows, "gap", None, **LOOKS[method])
+            draw_seeds(errors, rows, "percent", labels[method], **LOOKS[method])
     gaps.set(xscale="log", yscale="log", ylabel="relative gap")
     errors.set(xscale="log", yscale="log", ylabel="test error in %")
     level(gaps, 1, "below: all pairs right", above=False)
@@ -570,7 +575,7 @@ def _(table, gaps, errors):
         ax.set_xlabel("iterations: columns of the kernel matrix")
         plain(ax.xaxis)
         ax.margins(x=0)
-    name_ends(gaps)
+    name_ends(errors)
 
 
 @ji21_fig3.numbers
@@ -683,11 +688,11 @@ def _(table, walks, medians, gains):
     looks = itertools.cycle(zip((BLACK, "0.55", SKY, BLUE), ("-", "--", "-.", ":"), strict=True))
     for (epoch, rows), (color, dash) in zip(groups(best, "epoch"), looks, strict=False):
         look = {"color": color, "linestyle": dash}
-        label = f"{epoch:,.0f} epochs"
+        label = f"{epoch:,.0f}"
         walks.semilogx(rows["t"], 100 * rows["sampling_error"], label=label, **look)
-    of_network = {"color": PURPLE, "linestyle": "-"}
+    of_network = {"color": PURPLE, "linestyle": MIXED}
     error = 100 * with_biases["network_error"][most]
-    walks.axhline(error, label="network itself", **of_network)
+    walks.axhline(error, label="network\nitself", **of_network)
     walks.set(
         title="kernels of one network,\nby epochs of training", xlabel="iterations of sampling"
     )
@@ -760,7 +765,7 @@ def apidopoulos22_fig1(run):
 def _(table, ax):
     for loss, rows in groups(table, "loss"):
         ax.plot(rows["m"], rows["value"], label=loss)
-    ax.set(xlabel="margin m of a point", ylabel="loss", xlim=(-2.5, 2.5), ylim=(-0.2, 6))
+    ax.set(xlabel="margin m of a point", ylabel="loss", xlim=(-2, 2.5), ylim=(-0.2, 7.6))
     ax.legend(loc="upper right")
 
 
@@ -918,7 +923,8 @@ def _(table, ax):
     label = f"predicted: a factor\n{factor:.4f} a step"
     ax.semilogy(rows["t"], rows["predicted"], label=label, **LOOKS["diagonal descent"] | BOUND)
     ax.set(xlabel="iterations t", ylabel="largest margin − margin reached")
-    ax.set(ylim=(2e-14, 0.1))  # below is rounding
+    ax.set(ylim=(2e-15, 0.1))
+    level(ax, 3e-14, "below: rounding", above=False)
     ax.margins(x=0)
     name_ends(ax)
 
@@ -1312,12 +1318,12 @@ def path_weights(G, lam, lam0, accel, steps, path_steps, penalties):
 )
 def apidopoulos22_path(run, digits, sigma2, shares, draws, images, **sizes):
     """Data: {source}, {images:,} {item}s to train; Gaussian kernel. Each method's weights are chosen on half as many
-    others, mislabelled as often; test labels are right. Means of {draws} draws ± standard errors.
+    others, mislabelled as often; test labels are right. C: the weight of the loss. Means of {draws} draws ± standard
+    errors; marks of the same share of wrong labels stand side by side.
 
     σ = {sigma}, seed {seed}. Descent: α = {accel:g}, up to {steps:,} steps, looked at eight times a decade. Paths:
-    {penalties} values of C, the weight of the loss, from 0.001 to 1,000, each from the weights before; squared hinge
-    loss by max_margin to a relative gap of 0.001, hinge loss by {path_steps} steps of inertial descent, restarted, for
-    each C.
+    {penalties} values of C from 0.001 to 1,000, each from the weights before; squared hinge loss by max_margin to a
+    relative gap of 0.001, hinge loss by {path_steps} steps of inertial descent, restarted, for each C.
     """
     run.facts["sigma"] = f"{math.sqrt(sigma2):g}"
     run.facts["source"] = run.name if run.points else "MNIST, digits {} and {}".format(*digits)
@@ -1350,12 +1356,10 @@ def _(table, errors, differences):
         look = {"color": f"C{k}", "linestyle": "-", "linewidth": 1}
         look |= {"marker": "osD^v<>"[k % 7], "markersize": 4}
         for ax, values in zip((errors, differences), np.swapaxes(found, 0, 1), strict=True):
-            if ax is errors or method != HINGE_PATH:
-                deviation = values.std(axis=1, ddof=1) / math.sqrt(values.shape[1])
-                ax.plot(places, values.mean(axis=1), label=name, **look)
-                ax.errorbar(places, values.mean(axis=1), deviation, color=f"C{k}", linestyle="none")
-            else:
-                rule(ax, 0, label=name, color=f"C{k}", zorder=1)
+            deviation = values.std(axis=1, ddof=1) / math.sqrt(values.shape[1])
+            ax.plot(places, values.mean(axis=1), label=name, **look)
+            ax.errorbar(places, values.mean(axis=1), deviation, color=f"C{k}", linestyle="none")
+    rule(differences, 0, zorder=1)
     errors.set(title="test error", ylabel="test error in %")
     differences.set(title="test error − that of hinge loss", ylabel="difference in points")
     for ax in (errors, differences):

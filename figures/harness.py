@@ -49,6 +49,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import matplotlib.figure
+import matplotlib.lines
 import matplotlib.style
 import matplotlib.ticker
 import matplotlib.transforms
@@ -766,14 +767,14 @@ LOOKS = {  # of methods, the same in all pictures; no two have both colour and d
         "normalised GD, step 10⁴": (GREEN, MIXED),
         "diagonal descent": (BLACK, LONG),
         "inertial descent": (PURPLE, "--"),
-        "inertial descent, λ₀ = 10": (GREEN, LONG_DOT),
+        "inertial descent, λ₀ = 10": (GREEN, "-"),
         "inertial descent, α = 3": (PURPLE, "--"),  # the usual one
         "inertial descent, α = 10": (VERMILLION, "-"),
         "inertial descent, α = 30": (SKY, MIXED),
         "inertial descent, α = 50": (GREEN, "-."),
         "inertial descent, α = 3, restarts": (BLUE, MIXED),
-        "sign descent": (VERMILLION, "-."),
-        "coordinate descent": (BLUE, "--"),
+        "sign descent": (VERMILLION, MIXED),
+        "coordinate descent": (GREEN, ":"),
         "spectral descent": (ORANGE, LONG),
         "Muon": (SKY, "-."),
         "Adam": (PURPLE, "-"),
@@ -883,18 +884,23 @@ def level(ax, y, text, at=0.02, above=True, **options):
 def name_ends(ax):
     """Write the labels of lines at the right of a panel, at the heights at which they end; return these texts.
 
-    They move apart once the limits of the panel are known: see `spread_names`.
+    Before each stands a sample of its line: so a black print tells lines apart, too, and a neighbour has its legend.
+    They get their places once the limits of the panel are known: see `spread_names`.
     """
-    for line in ax.lines:
-        if not line.get_label().startswith("_"):
-            heights = np.asarray(line.get_ydata(), dtype=float)
-            place = {"transform": ax.get_yaxis_transform(), "va": "center", "gid": NAME}
-            end = heights[np.isfinite(heights)][-1]
-            ax.text(1, end, line.get_label(), color=line.get_color(), **place)
+    for line in [line for line in ax.lines if not line.get_label().startswith("_")]:
+        heights = np.asarray(line.get_ydata(), dtype=float)
+        end = heights[np.isfinite(heights)][-1]
+        place = {"transform": ax.get_yaxis_transform(), "va": "center", "gid": NAME}
+        ax.text(1, end, line.get_label(), **place)
+        sample = matplotlib.lines.Line2D([], [])
+        sample.update_from(line)
+        sample.set(label="_", gid=NAME, clip_on=False, markevery=[1], solid_capstyle="butt")
+        ax.add_artist(sample)
     return end_names(ax)
 
 
-NAME = "name of a line"
+NAME = "name of a line"  # and of its sample
+SAMPLE = (5, 17, 29)  # points beyond the panel
 
 
 def end_names(ax):
@@ -920,9 +926,14 @@ def spread_names(ax, height):
     down = np.minimum.accumulate(moved[::-1])[::-1]
     edge = sizes[0] / lines[0] / 2  # half a line may be beyond the panel
     found = np.clip((up + down) / 2, -edge, max(1 + edge - sizes.sum(), -edge)) + middles
-    beside = matplotlib.transforms.offset_copy(ax.transAxes, ax.figure, 5, units="points")
+    transforms = matplotlib.transforms
+    points = transforms.Affine2D().scale(1 / 72) + ax.figure.dpi_scale_trans
+    beside = transforms.offset_copy(ax.transAxes, ax.figure, SAMPLE[-1] + 4, units="points")
+    samples = [line for line in ax.lines if line.get_gid() == NAME]
     for k, place in zip(order, found, strict=True):
         names[k].set(position=(1, place), transform=beside)
+        at_edge = transforms.ScaledTranslation(1, place, ax.transAxes)
+        samples[k].set(data=(SAMPLE, (0, 0, 0)), transform=points + at_edge)
 
 
 def note(ax, x, y, text, **look):
@@ -957,12 +968,17 @@ def number(value, form):
     return format(value, form).replace("-", "−")
 
 
+def rounded(value, digits=2):
+    """Write a number with so many digits, also those that are 0."""
+    return f"{value:#.{digits}g}".removesuffix(".")
+
+
 def bound(value, digits, rounding):
     """Write a number with so many digits, rounded by math.floor or math.ceil, so that it still bounds the same."""
     if not abs(value) > 0:  # 0 and nan have no leading digit
         return f"{value:g}"
     unit = 10.0 ** (math.floor(math.log10(abs(value))) + 1 - digits)
-    return f"{unit * rounding(value / unit):#.{digits}g}"
+    return rounded(unit * rounding(value / unit), digits)
 
 
 # ======================================================================================================================

@@ -43,6 +43,7 @@ from figures.harness import (
     plain,
     planted_margin,
     planted_power_law,
+    rounded,
     rule,
     spaced,
     stopwatch,
@@ -74,16 +75,17 @@ def quadrants(run):
 
 @figure(
     "front",
-    "After {slow} products momentum's interval is still {percent}\N{NO-BREAK SPACE}% wide; max_margin has nine digits "
-    "after {fast} of a product",
+    "max_margin knows the largest margin to nine digits at {fast} of the cost of one product; momentum is at "
+    "{percent}\N{NO-BREAK SPACE}% after {slow} products",
     minutes=0.05,
     panels=(1, 2),
     products=10_000,
     quick={"products": 1000},
 )
 def front(run, products):
-    """Data: 500 points of the plane, labelled by the sign of x₁x₂, Gaussian kernel. A product reads the 500 × 500
-    matrix; max_margin reads only some of its entries. Largest margin ρ: what the best separator keeps from all points.
+    """Data: 500 points of the plane, labelled by the sign of x₁x₂, Gaussian kernel. Margin: how far a separator keeps
+    from all points; ρ: the largest. Both methods certify an interval that holds ρ. Product: the 500 × 500 kernel matrix
+    times a vector; max_margin reads only some of the entries.
 
     Points of N(0, 1), γ = 1/(d Var X), K(x, x) = 1, seed {seed}; a product counts as n² entries of G.
     """
@@ -140,9 +142,9 @@ def _(table):
     exact = where(table, method="max_margin")
     gap = 1 - slow["lower"][-1] / slow["upper"][-1]
     return {
-        "percent": f"{100 * gap:.2g}",
+        "percent": rounded(100 * gap),
         "slow": f"{slow['products'][-1]:,.0f}",
-        "fast": f"{exact['products'][0]:.2g}",
+        "fast": rounded(exact["products"][0]),
     }
 
 
@@ -193,7 +195,10 @@ def _(table, ax):
     label = "of the trained\nlast layer"
     ax.plot(table["epoch"], table["margin"], color=BLUE, linestyle="-", label=label)
     most = table["largest"].max()
-    ax.set(xlabel="epoch", ylabel="margin of the last layer", ylim=(-2 * most, 1.3 * most))
+    ax.set(xlabel="epoch", ylabel="margin of the last layer,\nlinear from −0.1 to 0.1")
+    ax.set_yscale("symlog", linthresh=0.1, linscale=2)
+    ax.set_ylim(-20, 2 * most)
+    ax.yaxis.set_major_formatter("{x:,g}")
     level(ax, 0, "below: a point on its wrong side", above=False)
     ax.margins(x=0)
     plain(ax.xaxis)
@@ -372,6 +377,7 @@ def _(table, *axes):
         ax.set(title=f"{k + 1}: {family}", xlabel="1/ρ: a smaller margin →", ylim=(0.5, 1e5))
         ax.margins(x=0.06)
         breadth = math.log10(x[-1] / x[0])
+        ax.tick_params(labelleft=k % 3 == 0)
         powers = 10.0 ** np.arange(0, 6, 2 if breadth > 3.5 else 1)
         plain(ax.xaxis, *(powers if breadth > 1 else (1, 2, 3, 5, 7, 10, 14, 20, 30, 50)))
         plain(ax.yaxis)
@@ -434,9 +440,9 @@ def with_easy_points(hard, n, rng):
     quick={"doublings": 4, "euclidean": 480, "digits": 4, "accuracies": 5, "seeds": 2},
 )
 def open1(run, doublings, euclidean, digits, accuracies, seeds):
-    """Data: random points; medians of {seeds} seeds, bands: ranges. Both methods are smoothed perceptrons. A
-    certificate to ε proves that no margin is as large as ε. Left: the Euclidean prox was not run beyond n =
-    {euclidean:,}.
+    """Data: random points; medians of {seeds} seeds, bands: ranges. SNKP and ISNKPVN: smoothed perceptrons of Ramdas
+    and Peña. Prox: the function that smooths, entropy Σ p ln p or Euclidean ‖p‖²/2; the latter was not run beyond n =
+    {euclidean:,}. A certificate to ε proves that no margin is as large as ε.
 
     Linear kernel, points of length 1 at most, ISNKPVN with γ = 2, seeds from {seed} on. An iteration is a product.
     Left: 60 hard points in 10 dimensions and easy ones, ε = 0.0003. Right: 100 points in 200 dimensions; 0 is on the
@@ -481,15 +487,14 @@ def _(table, by_points, by_accuracy):
         plain(ax.xaxis, 100, 1000, 10_000, 100_000, 1_000_000)
         plain(ax.yaxis)
     by_points.set(xlabel="number of points n", ylabel="iterations to a separator")
-    by_accuracy.set(xlabel="1/ε: the finer the certificate", ylabel="iterations to a certificate")
+    by_accuracy.set(xlabel="1/ε: a finer certificate →", ylabel="iterations to a certificate")
     plain(by_accuracy.xaxis, 100, 10_000, 1_000_000)
     name_ends(by_accuracy)
 
 
 @figure(
     "open2",
-    "Sampling's gap falls in the end like 1/T² with momentum, like 1/T without; at equal angles it is the least "
-    "possible while T < n",
+    "Sampling's gap falls in the end like 1/T² with momentum, like 1/T without",
     minutes=1,
     data="mnist",
     panels=(1, 3),
@@ -549,7 +554,12 @@ def _(table, *axes):
         for data, rows in groups(part, "data"):
             T = np.unique(rows["T"])
             gap = np.median(by_seed(rows, "gap"), axis=0)
-            name = data.rpartition(" points in ")[2].replace(" of 3 and 5", "").replace(", ", ",\n")
+            name = (
+                data.rpartition(" points in ")[2]
+                .replace(" of 3 and 5", "")
+                .replace(", ", ",\n")
+                .replace("l points", "l\npoints")
+            )
             ax.plot(T, gap, label=name)
         guide = T[-1] * np.array([0.01, 1])  # below the last curve
         fall = gap[-1] / 5 * (T[-1] / guide) ** (2 if power else 1)
@@ -562,7 +572,7 @@ def _(table, *axes):
     rho = rows["rho"][0]
     T = np.unique(rows["T"])
     look = LOOKS["sampling with momentum"]
-    label = "with\nmomentum"
+    label = "mean"
     axes[2].plot(T, by_seed(rows, "gap").mean(axis=0), label=label, **look)
     proved = 4 * (math.log(n) + (1 + math.log(math.cosh(1))) * T) / (rho**2 * T * (T + 3))
     axes[2].plot(T, proved, label="proved", **look | BOUND)
@@ -570,9 +580,8 @@ def _(table, *axes):
     few = T[T < n]
     least = 1 - 1 / (rho * np.sqrt(2 + 2 / few))
     broad = {"color": GREY, "linestyle": "-", "linewidth": 7, "alpha": 0.4}
-    axes[2].plot(few, least, **broad)
-    note(axes[2], 1.5, 2e-3, "grey: the\nleast possible\nwhile T < n", va="top")
-    axes[2].set_title(f"equal angles:\n{n:,.0f} points")
+    axes[2].plot(few, least, label="least possible\nwhile T < n", **broad)
+    axes[2].set_title(f"n = {n:,.0f}, equal angles,\nwith momentum")
     name_ends(axes[2])
     for ax in axes:
         ax.set(xscale="log", yscale="log", ylim=(1e-7, 100), xticks=(1, 100, 10_000))
@@ -652,8 +661,8 @@ def approaches(Z, on_face, depth):
 
 @figure(
     "open3",
-    "Inertial descent ends at half of diagonal descent's rate, but reaches 10⁻¹⁰ first with α = 10, and with α = 3 if "
-    "κ > {behind}; restarts are far faster",
+    "Inertial descent ends at half of diagonal descent's rate, but with α = 10 it comes to 10⁻¹⁰ sooner, and with "
+    "restarts first",
     minutes=2,
     data="mnist",
     panels=(1, 2),
@@ -735,26 +744,15 @@ def _(table, along, reached):
         reached.loglog(x, y, shapes[method], color=LOOKS[method]["color"], markersize=4)
         if len(x) > 1:
             power, factor = np.polyfit(np.log(x), np.log(y), 1)
-            label = f"{method}: κ^{power:.2f}".replace("descent: ", "descent:\n").replace(
-                ", ", ",\n"
-            )
+            label = f"{method}: κ$^{{{power:.2f}}}$".replace("descent: ", "descent:\n")
+            label = label.replace("descent, ", "descent,\n").replace("3, ", "3,\n")
             fit = np.exp(factor) * np.sort(x) ** power
-            reached.plot(np.sort(x), fit, label=label, **LOOKS[method])
+            look = LOOKS[method] | {"marker": shapes[method], "markersize": 4}
+            reached.plot(np.sort(x), fit, label=label, markevery=[], **look)  # but in its sample
     reached.set(title=problems, xlabel="condition κ", ylabel="first iteration below 10⁻¹⁰")
     plain(reached.xaxis)
     plain(reached.yaxis)
     name_ends(reached)
-
-
-@open3.numbers
-def _(table):
-    """Take the largest condition at which inertial descent with α = 3 comes later than diagonal descent."""
-    every = groups(table, "panel")[0][1]
-    slow, inertial = (
-        where(every, method=name) for name in ("diagonal descent", "inertial descent, α = 3")
-    )
-    behind = slow["condition"][inertial["t"] > slow["t"]]
-    return {"behind": f"{max(behind, default=math.nan):.0f}"}
 
 
 # ======================================================================================================================
@@ -860,7 +858,7 @@ def _(table, *axes):
             x, y = first_below(rows)
             if math.isfinite(x):
                 against.plot(-loss[falls], gap[falls], **LOOKS[method])
-                against.plot(x, y, label=f"{name}: {y:.2f}", zorder=3, **look | MARKS[method])
+                against.plot(x, y, label=f"{name}: {rounded(y)}", zorder=3, **look | MARKS[method])
             else:
                 # On top, as these curves are short
                 against.plot(-loss[falls], gap[falls], zorder=2.5, **LOOKS[method])
@@ -868,7 +866,8 @@ def _(table, *axes):
                 label = f"{name}: none"
                 against.plot(*end, "x", label=label, markersize=8, zorder=3, **look)
         along.set(title=f"{problem}: along the iterations", xlabel="iteration")
-        along.set(xlim=(10, part["t"].max()), ylabel="gap: 1 − margin / largest")
+        along.set(ylabel="gap: 1 − margin / largest")
+        along.margins(x=0)
         against.set(title=f"{problem}: against the loss", xlim=(1, 4e5))
         against.set_xlabel("−ln of the loss: a smaller loss →")
         against.axvspan(100, 4e5, color="0.9", zorder=0)
@@ -880,18 +879,22 @@ def _(table, *axes):
         level(against, 1, "")
         name_ends(along)
     for ax in axes:
-        ax.set(xscale="log", yscale="log", ylim=(1e-5, 12))
+        ax.set(xscale="log", yscale="log", ylim=(1e-7, 40))
         plain(ax.xaxis, 1, 10, 100, 1000, 10_000)
 
 
 @steps.numbers
 def _(table):
-    """Take the gap at the first look at which the loss is below, the median over the drawn sets."""
-    found = [first_below(rows)[1] for _, rows in groups(groups(table, "problem")[0][1], "method")]
+    """Take the gap at the first look at which the loss is below; of the drawn sets the median."""
+    found = [
+        first_below(rows)[1]
+        for _, part in groups(table, "problem")
+        for _, rows in groups(part, "method")
+    ]
     gaps = [gap for gap in found if np.isfinite(gap)]
     return {
-        "least": f"{min(gaps, default=math.nan):.2f}",
-        "most": f"{max(gaps, default=math.nan):.2f}",
+        "least": rounded(min(gaps, default=math.nan)),
+        "most": rounded(max(gaps, default=math.nan)),
     }
 
 
@@ -1033,7 +1036,7 @@ def _(table, *axes):
     for ax, (norm, of_norm) in zip(axes, groups(part, "norm"), strict=True):
         for method, rows in groups(of_norm, "method"):
             if method != "norm_margin":
-                look = LOOKS[method] | {"linewidth": 2.8 if rows["own"][0] == norm else 1.1}
+                look = LOOKS[method] | {"linewidth": 2.2 if rows["own"][0] == norm else 1.1}
                 ax.semilogx(rows["t"], rows["lower"] / rows["upper"], label=method, **look)
         thick = [line.get_label() for line in ax.lines if line.get_linewidth() > 2]
         for name in name_ends(ax):
@@ -1890,7 +1893,7 @@ COMPARISONS = (
 
 @figure(
     "speed",
-    "fastmargin is faster in {hard} fits without errors that both solve, in {soft} with errors",
+    "Of the fits that both solve, fastmargin is faster in {hard} where no errors are allowed, in {soft} where they are",
     minutes=2,
     data="mnist htru2",
     height=4.2,
@@ -1953,13 +1956,15 @@ def _(table, ax):
         points.append(f"{n:,.0f} {label}")
         if not np.isfinite(ratio):
             note(ax, 1.1, heights[len(seconds)], f"no answer of {peer}")
-        found = f"{theirs:.2g}" if np.isfinite(ratio) else f"none in {theirs:.2g}"
-        seconds.append(f"{ours:.2g} s, {peer}: {found} s")
+        none = "" if np.isfinite(ratio) else "none in "
+        seconds.append(f"{rounded(ours)} s, {peer}: {none}{rounded(theirs)} s")
     ax.set_yticks(heights, points)
     ax.secondary_yaxis("right").set_yticks(heights, seconds)
     rule(ax, x=1, zorder=1)
     ax.set(xscale="log", ylim=(heights[-1] + 0.8, -0.8))
-    ax.set_xlabel("times faster: time of the other / time of fastmargin")
+    ax.set_xlabel(
+        "time of the other / time of fastmargin\n← the other is faster        fastmargin is faster →"
+    )
     plain(ax.xaxis, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50)
     ax.legend(loc="lower right", handlelength=1)
 
@@ -1969,7 +1974,11 @@ def _(table):
     counts = []
     for group in (HARD, SOFT):
         rows = where(table, group=group)
-        counts.append(f"{np.sum(rows['least'] > 1)} of {np.sum(np.isfinite(rows['ratio']))}")
+        counts.append(
+            f"{np.sum(rows['least'] > 1)} of {np.sum(np.isfinite(rows['ratio']))}".replace(
+                " ", "\N{NO-BREAK SPACE}"
+            )
+        )
     return dict(zip(("hard", "soft"), counts, strict=True))
 
 
@@ -1980,12 +1989,13 @@ def _(table):
     lines = [header, ["---"] * len(header)]
     for k in np.argsort(table["ratio"]):  # nan, no answer, is last
         row = {name: column[k] for name, column in table.items()}
+        row |= {name: rounded(row[name]) for name in ("ours", "theirs")}
         ratio = "no answer"
         if np.isfinite(row["ratio"]):
             ratio = "{ratio:.2f} ({least:.2f} to {most:.2f})"
         gaps = "{gap:.0e}, {their_gap:.0e}" if np.isfinite(row["gap"]) else "–"
-        other = "{peer}, {theirs:.2g} s"
-        cells = ("{n:,.0f} {label}", "{group}", "{ours:.2g} s", other, ratio, gaps)
+        other = "{peer}, {theirs} s"
+        cells = ("{n:,.0f} {label}", "{group}", "{ours} s", other, ratio, gaps)
         lines.append([cell.format(**row) for cell in cells])
     return markdown(lines)
 
@@ -2114,7 +2124,7 @@ def twins(X, y):
 @figure(
     "margins",
     "{kernel} of {sets} public data sets have a margin by a Gaussian kernel, half of these above {median}; "
-    "{plane} by a plane",
+    "{plane} have one by a plane",
     minutes=10,
     data="mnist htru2 cifar10",
     panels=(1, 2),
@@ -2126,10 +2136,10 @@ def twins(X, y):
 def margins(run, most_sets, most_points):
     """Data: tables of KEEL, scikit-learn and HTRU2[[ (no margin certified)]], the largest class against all others;
     images, each pair of classes. Margin: the distance that the best separator keeps from all points, of length 1 at
-    most.
+    most. Gaussian kernel: exp(−‖x − z‖²/d) of d standardised columns.
 
     {sets} data sets, without {repeats} that repeat another. Columns standardised, text as 0/1 columns; points that lack
-    a value are left out. Free intercept. Gaussian kernel: γ = 1/d. max_margin to a relative gap of 1e-6, for 60 s at
+    a value are left out. Free intercept. max_margin to a relative gap of 1e-6, for 60 s at
     most. None: proved to be none above 1e-10, or points of both classes coincide. Undecided: hidden by rounding, or
     stopped. Nothing is random.
     """
@@ -2361,7 +2371,7 @@ def _(table, *axes):
         next_one, ratio = runner_up(rows)
         if np.isfinite(ratio):
             x = 1.3 * rows["to_six_digits"][next_one]
-            note(ax, x, y[next_one], f"{ratio:.2g} times", color=BLACK)
+            note(ax, x, y[next_one], f"{rounded(ratio)} times", color=BLACK)
         place = {"transform": ax.get_yaxis_transform(), "label": "not to 10⁻⁶ in time"}
         place |= {"marker": "x", "clip_on": False}  # beyond the axis, as it is at no time
         ax.plot(np.full(len(absent), 1.04), absent, **look | place)
@@ -2375,4 +2385,4 @@ def _(table, *axes):
 @race.numbers
 def _(table):
     ratios = [runner_up(rows)[1] for _, rows in groups(table, "problem")]
-    return {"least": f"{np.nanmin(ratios):.2g}", "most": f"{np.nanmax(ratios):.2g}"}
+    return {"least": rounded(np.nanmin(ratios)), "most": rounded(np.nanmax(ratios))}

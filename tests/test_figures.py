@@ -480,6 +480,14 @@ def test_sampling_overtakes_the_batch_perceptron_in_long_runs():
     assert ours[-1] > theirs[-1]
 
 
+def test_by_work_the_batch_perceptron_separates_first():
+    products = {}
+    for method, rows in harness.groups(kept("ji21:fig1"), "method"):
+        separates = rows["margin"] > 0
+        products[method] = rows["products"][separates][0] if separates.any() else math.inf
+    assert min(products, key=products.get) == "batch perceptron"
+
+
 def test_in_the_end_a_larger_damping_is_nearer():
     table = kept("apidopoulos22:fig3")
     ends = [

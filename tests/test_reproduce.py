@@ -8,6 +8,7 @@ import inspect
 import io
 import itertools
 import lzma
+import math
 import os
 import re
 import shutil
@@ -753,6 +754,27 @@ def test_names_at_the_ends_of_lines_keep_their_order_and_apart():
     assert not fig.legends
 
 
+def test_before_a_name_at_the_end_of_a_line_is_a_sample_of_it():
+    fig = matplotlib.figure.Figure(layout="constrained")
+    ax = fig.subplots()
+    looks = {"a": {"linestyle": "--"}, "b": {"marker": "s"}, "c": harness.BOUND}
+    lines = [
+        ax.plot([1, 2], [k, k], label=name, **look)[0]
+        for k, (name, look) in enumerate(looks.items())
+    ]
+    names = harness.name_ends(ax)
+    harness.spread_names(ax, 3.5)
+    fig.savefig(io.BytesIO())
+    samples = [line for line in ax.lines if line not in lines]
+    for line, name, sample in zip(lines, names, samples, strict=True):
+        box = name.get_window_extent()
+        ends = sample.get_transform().transform(sample.get_xydata())
+        assert ax.bbox.x1 < ends[0, 0] < ends[-1, 0] < box.x0
+        assert box.y0 < ends[0, 1] == ends[-1, 1] < box.y1
+        for trait in ("color", "linestyle", "linewidth", "marker", "alpha"):
+            assert getattr(sample, f"get_{trait}")() == getattr(line, f"get_{trait}")(), trait
+
+
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.csv")), ids=lambda path: path.stem)
 def test_no_words_of_a_kept_picture_overlap_or_leave_it(path, monkeypatch):
     draw = matplotlib.text.Text.draw
@@ -773,6 +795,44 @@ def test_no_words_of_a_kept_picture_overlap_or_leave_it(path, monkeypatch):
         width = min(one.x1, other.x1) - max(one.x0, other.x0)
         height = min(one.y1, other.y1) - max(one.y0, other.y0)
         assert width <= 1 or height <= 3, (text, neighbour)  # pixels; a box is higher than its text
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.csv")), ids=lambda path: path.stem)
+def test_named_curves_of_a_panel_differ_by_more_than_colour(path):
+    """Broad and pale lines, which are proved, and grey ones, which are no curves, stand apart anyway."""
+    for ax in figure_of(path).draw(harness.read_table(path)).axes:
+        curves = [
+            line
+            for line in ax.lines
+            if not line.get_label().startswith("_")
+            and line.get_linestyle() != "None"
+            and line.get_alpha() is None
+            and line.get_color() != harness.GREY
+        ]
+        # The public name of all dashes of one's own is "--".
+        looks = [(str(line._unscaled_dash_pattern), line.get_marker()) for line in curves]
+        assert len(set(looks)) == len(looks), looks
+
+
+def test_a_rounded_number_keeps_its_zeros():
+    for value, text in ((0.01, "0.010"), (0.9999, "1.0"), (12.3, "12"), (0.0092, "0.0092")):
+        assert harness.rounded(value) == text
+
+
+def test_a_bound_is_rounded_outwards_to_so_many_digits():
+    rng = np.random.default_rng(0)
+    for value in rng.choice((-1, 1), 200) * 10 ** rng.uniform(-9, 4, 200):
+        for digits in (1, 2, 4):
+            low = float(harness.bound(value, digits, math.floor))
+            high = float(harness.bound(value, digits, math.ceil))
+            unit = 10.0 ** (math.floor(math.log10(abs(value))) + 1 - digits)
+            assert low <= value <= high
+            assert high - low == pytest.approx(unit)
+    assert harness.bound(0.0366, 2, math.ceil) == "0.037"
+    assert harness.bound(0.03, 2, math.floor) == "0.030"
+    assert harness.bound(12.0, 2, math.ceil) == "12"
+    assert harness.bound(0.0, 2, math.ceil) == "0"
+    assert harness.bound(math.nan, 2, math.ceil) == "nan"
 
 
 # ======================================================================================================

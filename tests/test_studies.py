@@ -294,7 +294,7 @@ def test_the_title_of_steps_compares_gaps_at_the_first_loss_below_its_goal():
         rows.append(row | {"seed": 0, "gap": gap, "ln_loss": ln_loss})
         rows.append(row | {"seed": 1, "gap": other[0], "ln_loss": other[1]})
     table = harness.stack(rows)
-    assert harness.FIGURES["steps"].numbers_of(table) == {"least": "0.03", "most": "0.60"}
+    assert harness.FIGURES["steps"].numbers_of(table) == {"least": "0.030", "most": "0.60"}
 
 
 # ======================================================================================================
@@ -797,6 +797,20 @@ def test_adam_and_muon_are_where_the_report_says():
 
     assert share(two, "Adam") < share(two, "sign descent")
     assert share(ten, "Muon") > share(ten, "spectral descent")
+
+
+def test_descent_with_restarts_is_near_first_and_with_alpha_10_before_diagonal_descent():
+    _, problems = harness.groups(kept("open3"), "panel")[0]
+    restarts, inertial, diagonal = (
+        harness.where(problems, method=method)["t"]
+        for method in (
+            "inertial descent, α = 3, restarts",
+            "inertial descent, α = 10",
+            "diagonal descent",
+        )
+    )
+    assert (restarts < inertial).all()
+    assert (inertial < diagonal).all()
 
 
 def test_the_subspace_perceptron_comes_to_1_percent_on_all_problems_of_the_race():
