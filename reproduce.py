@@ -58,7 +58,6 @@ try:
         name_ends,
         note,
         number,
-        pivot,
         plain,
         planted_margin,
         program,
@@ -1180,14 +1179,6 @@ def _(table, *axes):
     axes[1].set(title="test error")
     for ax in axes[-2:]:
         ax.set_xlabel("iterations t")
-
-
-@apidopoulos22_fig6.table
-def _(table):
-    def in_the_end(rows):
-        return f"{number(rows['margin'][-1], '.4f')}, {100 * rows['test_error'][-1]:.2f} %"
-
-    return pivot(table, "data", "method", in_the_end)
 
 
 @figure(

@@ -1116,7 +1116,7 @@ def iterations(algorithm, Z, **options):
 # README.md and the pages in figures/ show figures between marks, which `report` fills from the CSV files in figures/:
 #
 #     <!-- figure: ji21:fig1 -->                finding, picture, settings; sizes may follow: ji21:fig3 images=60000
-#     <!-- table: apidopoulos22:fig6 -->        what the figure's function `table` makes of its table
+#     <!-- table: margins -->                   what the figure's function `table` makes of its table
 #     <!-- gallery: ji21:fig1 norms -->         small pictures with their findings; "all" and beginnings of names count
 #     <!-- others -->                           the figures that have no mark on this page
 #     <!-- end -->                              ends each of them, on a line of its own
@@ -1129,19 +1129,6 @@ BLOCK = re.compile(
     re.DOTALL | re.MULTILINE,
 )
 NUMBER = re.compile(r"(<!-- number: (\S+) (\S+) -->).*?(?=<!-- end -->)")
-
-
-def pivot(table, rows, columns, cell):
-    """Return a table in Markdown: a line for each value of one column, a column for each of another.
-
-    `cell` makes text of the part of the table that has both; where there is none, a dash stands.
-    """
-    names = list(dict.fromkeys(table[columns].tolist()))
-    lines = [[rows, *names], ["---"] * (1 + len(names))]
-    for value, part in groups(table, rows):
-        found = dict(groups(part, columns))
-        lines.append([value, *(cell(found[name]) if name in found else "–" for name in names)])
-    return markdown(lines)
 
 
 def markdown(lines):

@@ -39,7 +39,6 @@ from figures.harness import (
     name_ends,
     note,
     number,
-    pivot,
     plain,
     planted_margin,
     planted_power_law,
@@ -1048,27 +1047,18 @@ def _(table, *axes):
         ax.label_outer()
 
 
-@norms.table
+@norms.numbers
 def _(table):
-    """Write the largest margins, rounded outwards, and last shares; in an own norm the exponent of the gap, too."""
-
-    def cell(rows):
-        lower = rows["lower"]
-        upper = rows["upper"]
-        if rows["method"][0] == "norm_margin":
-            low = bound(lower[-1], 4, math.floor)
-            high = bound(upper[-1], 4, math.ceil)
-            return f"{low} to {high}, {rows['t'][-1]:.0f} products"
-        share = f"{lower[-1] / upper[-1]:.3f}"
-        if rows["norm"][0] != rows["own"][0]:
-            return share
-        late = rows["t"] >= rows["t"][-1] / 10
-        slope, *_ = exponent(rows["t"][late], 1 - lower[late] / upper[late])
-        return f"**{share}**, t^{number(slope, '.2f')}"
-
-    problem, method = table["problem"], table["method"]
-    runs = [f"{a}: {b}" for a, b in zip(problem, method, strict=True)]
-    return pivot(table | {"run": np.array(runs)}, "run", "norm", cell)
+    """Take the powers of t by which gaps fall in the optimisers' own norms, the least and the most."""
+    powers = []
+    for _, part in groups(table, "problem"):
+        for method, of_method in groups(part, "method"):
+            for norm, rows in groups(of_method, "norm"):
+                if method != "norm_margin" and norm == rows["own"][0]:
+                    late = rows["t"] >= rows["t"][-1] / 10
+                    gap = 1 - rows["lower"][late] / rows["upper"][late]
+                    powers.append(exponent(rows["t"][late], gap)[0])
+    return {"least": number(max(powers), ".2f"), "most": number(min(powers), ".2f")}
 
 
 # ======================================================================================================================
