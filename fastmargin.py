@@ -5451,7 +5451,7 @@ def _with_squared_slacks(G, v, separator):
     w = separator._replace(
         m=m - of_slacks, error=error, length=length, shortest=0.0, longest=longest * (1.0 + _LAST)
     )
-    # 2. The best goal, sought from where margins are near 1
+    # 2. The best goal, by Newton steps from where margins are near 1.  Any other goal costs only width.
     unit = separator.length**2 / total
     least = (w.m - w.error) / unit if unit > 0.0 else np.zeros(m.size)
     if not 0.0 < (least / G.ridge).sum() < math.inf:
@@ -5494,7 +5494,8 @@ def _best_multiple(m, norm2, cost, y, t):
 def _with_plain_slacks(G, v, separator):
     """Return [(w, slacks, goal), ...] for `_ends`: w = 0 and the separator v, each with a bias and two goals.
 
-    If C is large, slacks that are rounding errors cost much: so goals that are smaller by 2^-48 are tried, too.
+    Any bias and any goal are valid: the best ones only make the interval narrow.  If C is large, slacks that are
+    rounding errors cost much: so goals that are smaller by 2^-48 are tried, too.
     """
     y = G.free_labels
     proven = separator.m - separator.error
@@ -8376,7 +8377,7 @@ def homotopic_subgradient(
 #      q.
 
 _TAU = 0.5  # the descent begins with a step of this length along the new vector of the basis
-_LAMBDA = -math.log(1.0 - _TAU) - _TAU  # the weight of the tilt
+_KAPPA = -math.log(1.0 - _TAU) - _TAU  # the weight of the tilt
 _THETA = 0.04  # a descent with mu = 0 ends once the gradient is at most this times ||p||_G
 _NEWTON_STEPS = 40  # a descent ends after so many steps that do not halve the gradient: what is left is rounding
 
@@ -8506,7 +8507,7 @@ def _minimize(span, alpha, mu, accuracy):
     M = span.margins
     q = span.q
     new_q = np.empty(q.size)
-    tilt = _LAMBDA * span.tilt
+    tilt = _KAPPA * span.tilt
 
     def phi(norm2, m, q):
         """Return phi at the y with ||y||^2 = norm2 and M'y = m, and set q."""
@@ -8669,7 +8670,7 @@ def _settle(span, alpha, u, r):
         span.mu[0] = math.sqrt(upper2 / (span.y @ span.y))
 
     # 4. Choose mu.  Below a gap of 1 % the tilt costs more than the theorem promises.
-    Lambda = math.log(span.q.size) + _LAMBDA
+    Lambda = math.log(span.q.size) + _KAPPA
     gap2 = upper2 - span.lower[0] ** 2
     mu = _next_mu(span, mu, gap2, Lambda, least_mu)
     if gap2 <= 0.02 * upper2:
@@ -8748,14 +8749,14 @@ def subspace_perceptron(
     The method keeps the span V_k of all past products Z'p_j, as an orthonormal basis v_0, ..., v_{k-1}.  After each
     product it solves the problem in V_k again, which takes no product.  The weights are tilted by T_k, the part of each
     row z_i outside the span.  Let lengths be in units of sqrt(s), s = max_i G_ii, let P_k be the projection on V_k, let
-    lambda = ln 2 - 1/2, and let mu = 0 until the points are separated.  Then
+    kappa = ln 2 - 1/2, and let mu = 0 until the points are separated.  Then
 
-        phi_k(y) = mu ||y||^2 / 2 + ln sum_i exp(lambda T_k(i) - <z_i, y>)  on V_k,   T_k(i) = 1 - ||P_k z_i||^2,
-        p_k = softmax(lambda T_k - Z y_k) for y_k near the minimum,   r_k v_k = Z'p_k - P_k Z'p_k,   ||v_k|| = 1.
+        phi_k(y) = mu ||y||^2 / 2 + ln sum_i exp(kappa T_k(i) - <z_i, y>)  on V_k,   T_k(i) = 1 - ||P_k z_i||^2,
+        p_k = softmax(kappa T_k - Z y_k) for y_k near the minimum,   r_k v_k = Z'p_k - P_k Z'p_k,   ||v_k|| = 1.
 
     alpha has the weights of the y_k of the largest margin L; they may have either sign.  p is a short mixture of p, of
     the last 14 p_j, and of the mean of the p_j since mu was halved, with weights 1/r_j^2.  From the first separator on,
-    mu is at most (U^2 - L^2) / (ln n + lambda), where U = ||p||_G, and the method halves mu whenever the theory allows
+    mu is at most (U^2 - L^2) / (ln n + kappa), where U = ||p||_G, and the method halves mu whenever the theory allows
     it.
 
     Parameters
@@ -8785,15 +8786,16 @@ def subspace_perceptron(
     Both theorems are proved in "Subspace perceptron" in figures/THEOREMS.md.  In both, ||p||_G, rho, e, lower and upper
     are in units of sqrt(s).
 
-    Theorem 1.  Let R = 2 (ln n + lambda).  After N products either Z y_N > 0 or ||p||_G <= (R + 1/4) / (0.96 N^(3/2)).
-    So after floor(((R + 1/4) / (0.96 e))^(2/3)) + 1 products either the points are separated, or ||p||_G < e proves
-    that no margin is as large as e.  `snkp` and `momentum` take (8 ln n)^(1/2) / e products for that.  Up to
-    logarithms, every deterministic method that uses products with Z alone needs as many products as this method on some
-    data (Kornowski & Shamir).
+    Theorem 1.  Let R = 2 (ln n + kappa).  After N products either one of y_1, ..., y_N separates the points, or ||p||_G
+    <= (R + 1/4) / (0.96 N^(3/2)).  So after floor(((R + 1/4) / (0.96 e))^(2/3)) + 1 products either the points are
+    separated, or ||p||_G < e proves that no margin is as large as e.  `snkp` and `momentum` take (8 ln n)^(1/2) / e
+    products for that.  Up to logarithms, every deterministic method that uses products with Z alone needs as many
+    products as this method on some data (Kornowski & Shamir).
 
-    Theorem 2.  Let rho > 0, n >= 4 and 0.0101 <= g <= 1/2, and let no r_k be 0 before the span holds all points.  Once
-    there is a separator, upper - lower <= g upper within 200 (R^2 / (g rho^2))^(1/3) + log2(28 / (g rho^2)) + 1 further
-    products.  From a relative gap of 1.005 % on, the method has no tilt, and the theorem claims nothing.
+    Theorem 2.  Let rho > 0, rho^2 >= 1e-8 (ln n + kappa), n >= 4 and 0.0101 <= g <= 1/2, and let no r_k be 0 before the
+    span holds all points.  Once there is a separator, upper - lower <= g upper within 200 (R^2 / (g rho^2))^(1/3) +
+    log2(28 / (g rho^2)) + 1 further products.  From a relative gap of 1.005 % on, the method has no tilt, and the
+    theorem claims nothing.
 
     The theorems are about exact arithmetic.  A component r_k v_k that may be rounding alone does not join the basis:
     with features one with r_k below about 1e-14 (n + d), with a dense G one below about 6e-8 n^(1/2).  Newton steps may
@@ -12493,8 +12495,8 @@ def _proved(G, index, weights):
         N = (pivot * N[others] - np.outer(v[others], row)) // last
         free = free[others]
         last = pivot
-    # Free points keep their weights.  There is no proof if no point is free, or if another point needs a weight below
-    # 0.
+    # Free points keep their weights.  There is no proof if no point is free, or if another point needs a negative
+    # weight.
     kept = [int(Fraction(x) * 2**1074) for x in weights[free].tolist()]  # not rounded
     x = (1 if last > 0 else -1) * (np.array(kept, dtype=object) @ N)
     if not free.size or min(x) < 0 or not any(x):
