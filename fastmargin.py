@@ -9021,9 +9021,12 @@ def _eliminate(L, x):
 
 
 def _solution(A, b):
-    """Return A^-1 b, or an array of NaN if A is small and singular; A may be overwritten."""
+    """Return A^-1 b, or an array of NaN if A is singular; A may be overwritten."""
     if len(A) ** 3 >= 3 * _SHORT:
-        return np.linalg.solve(A, b)
+        try:
+            return np.linalg.solve(A, b)
+        except np.linalg.LinAlgError:
+            return np.full(b.size, np.nan)
     x = b.copy()
     return x if _eliminate(A, x) else np.full(b.size, np.nan)
 
