@@ -4,7 +4,6 @@ import functools
 import itertools
 import math
 import tracemalloc
-from fractions import Fraction
 
 import exact
 import naive
@@ -31,7 +30,6 @@ from instances import (
     rows_of,
     same_result,
     scale_of,
-    simplex,
     sparse,
     two_classes,
     without_margin,
@@ -196,18 +194,6 @@ def test_margins_with_more_points_on_a_face_than_it_needs_are_found(case, kind):
 
 
 @every_representation
-@pytest.mark.parametrize(
-    "case", [cross_polytope(20), simplex(30), cross_polytope(12, 0.2), cube(5)], ids=range(4)
-)
-def test_points_around_the_origin_have_a_mixture_at_it(case, kind):
-    Z = case[0] if case[1] < 0 else case[0] - 2 * np.eye(5)[0]  # the cube around the origin
-    G = form(kind, Z)
-    result = fm.max_margin(G)
-    assert result.status == without_margin(G) and np.linalg.norm(Z.T @ result.p) <= 1e-7
-    assert result.lower < 0
-
-
-@every_representation
 @pytest.mark.parametrize("offset", [3000.0, 4000.0, 6000.0, 1e5])
 def test_intervals_hold_for_points_too_much_alike_for_single_precision(kind, offset):
     """Far from 0: intervals hold the margin, and nothing overflows."""
@@ -267,24 +253,6 @@ def test_columns_in_unlike_units_have_one_answer(intercept, decades, offset):
         assert chosen.interval_[1] == pytest.approx(answers[0].upper, rel=1e-6)
 
 
-def test_a_separator_has_the_margin_that_is_stated():
-    """In exact arithmetic, of rows that no weights in double precision separate as well."""
-    rng = np.random.default_rng(2)
-    found = 0
-    for _ in range(40):
-        rows = rng.integers(-300_000, 300_000, (5, 3))
-        rows[:, 2] = rng.integers(1, 4, 5)
-        result = fm.max_margin(fm.features(rows.astype(float), 1, normalize=None), tol=1e-9)
-        if result.separator is None:
-            continue
-        found += 1
-        w = [Fraction(float(x)) for x in result.separator]
-        least = min(exact.dot(w, map(int, row)) for row in rows)
-        assert least > 0 and least**2 >= Fraction(result.lower) ** 2 * exact.dot(w, w)
-        assert result.status == "certified" and result.bias == 0.0
-    assert found
-
-
 def unlike_columns(n, d):
     """Rows of three classes, one column of which is a million times as long as the others."""
     X = rows_of(n, d, seed=1)
@@ -310,19 +278,6 @@ def test_the_search_by_coordinates_calls_back_and_can_be_stopped():
     stopped = fm.max_margin(G, callback=lambda partial: partial.separator is not None)
     assert stopped.status == "stopped" and not stopped.note
     assert alone.lower > stopped.lower and stopped.upper >= alone.lower
-
-
-def test_the_search_by_coordinates_has_a_limit_of_work(monkeypatch):
-    """A limit that leaves no step ends with the run's own answer, one of a few steps with no worse one."""
-    G = unlike_columns(30, 20)
-    alone = fm.max_margin(G)
-    steps = 60 * 90 * 90  # of one step
-    for limit in (0, 3 * steps, 100 * steps):
-        monkeypatch.setattr(fm, "_LONGEST_SEARCH", limit)
-        result = fm.max_margin(G)
-        assert meet(result, alone)
-        assert result.separator is None or result.lower > 0.0
-        assert limit or (result.separator is None and result.status in ("rounding", "infeasible"))
 
 
 def test_rounding_is_not_taken_for_a_proof():
@@ -428,7 +383,9 @@ def test_random_labels_are_separated_until_one_contradicts_another(seed):
         assert result.upper <= 1e-5 and set(np.flatnonzero(result.p > 1e-3)) == {5, 700}
 
 
-ROOMS = {  # limits of the solver, in whose small problems other methods take over then
+# The one table of constants that tests replace: with these small problems go the ways of those that take hours, and the
+# tests over it ask for the answer alone.
+ROOMS = {
     "usual": {},
     "small sets": {"_LARGEST_FACE": 20, "_FEW": 10, "_LARGEST_SET": 60},
     "no sets": {"_LARGEST_SET": 100, "_FULL": 0.005, "_FEW_POINTS": 0, "_EVALUATED": 256},
@@ -665,18 +622,6 @@ def test_over_rows_nothing_of_n_by_n_is_formed(kind):
         tracemalloc.stop()
 
 
-def test_a_matrix_symmetric_but_for_rounding_is_certified_by_its_upper_triangle():
-    Z = feasible(40, 6, 0.3, seed=3)[0]
-    G = dense(Z)
-    below = G + 1e-14 * np.tril(np.random.default_rng(0).choice([-1.0, 1.0], G.shape), -1)
-    result = fm.max_margin(below, tol=1e-9)
-    above = np.triu(below) + np.triu(below, 1).T
-    assert result.status == "certified"
-    assert (result.lower, result.upper) == pytest.approx(
-        fm.certificate(above, result.alpha, result.p), rel=1e-13
-    )
-
-
 # ======================================================================================================
 # ITS PARTS
 # ======================================================================================================
@@ -688,7 +633,7 @@ def unit_gram(m, rank, seed):
     return dense(Z)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(8))
 def test_pair_steps_go_down_and_stay_inside(seed):
     rng = np.random.default_rng(seed)
     m = int(rng.integers(2, 200)) if seed else 1
@@ -756,61 +701,6 @@ def test_both_inner_solvers_close_the_gap_of_a_working_set(seed):
         assert norms[1] == pytest.approx(naive.least_norm(Z), rel=1e-10)
 
 
-def test_faces_go_on_with_the_factor_that_they_left():
-    """More points join: the weights are those of a fresh start, with fewer changes of the face."""
-    H, lengths, alpha, m, Z = working_set(200, 300, 3)
-    some = slice(0, 120)
-    nothing = (np.empty((0, 0)), np.empty(0, np.int64))
-    options = (10_000, 1e-12, 1e-9)
-    none = np.zeros(200)  # without a ridge
-    alpha[120:] = 0.0
-    m = Z @ (Z.T @ alpha)
-    weights, L, P, _, _ = fm._solve_on_faces(
-        H, lengths[some], none[some], alpha[some], m[some], *nothing, *options
-    )
-    alpha[some] = weights
-    m = Z @ (Z.T @ alpha)
-    fresh = fm._solve_on_faces(H, lengths, none, alpha, m, *nothing, *options)
-    further = fm._solve_on_faces(H, lengths, none, alpha, m, L, P, *options)
-    np.testing.assert_allclose(further[0], fresh[0], rtol=1e-8, atol=1e-10)
-    assert set(further[2].tolist()) == set(fresh[2].tolist()) and 0 < further[3] < fresh[3]
-
-
-def test_an_inner_solver_tells_a_witness():
-    Z = np.vstack((np.eye(4), -np.ones((1, 4)))) / 2.0
-    lengths = np.linalg.norm(Z, axis=1)
-    H = dense(Z / lengths[:, None])
-    alpha = np.eye(5)[0]
-    nothing = (np.empty((0, 0)), np.empty(0, np.int64))
-    weights, *_, is_witness = fm._solve_on_faces(
-        H, lengths, np.zeros(5), alpha, Z @ Z[0], *nothing, 10_000, 1e-12, 1e-6
-    )
-    assert is_witness and np.linalg.norm(Z.T @ weights) <= 1e-6 * weights.sum()
-
-
-def test_weights_beyond_single_precision_are_given_back():
-    H, lengths, alpha, m, _ = working_set(20, 5, 0)
-    alpha *= 1e300
-    weights, steps = fm._solve_by_pairs(
-        H.astype(np.float32), lengths, np.zeros(20), alpha, m, 1e-4, 100
-    )
-    assert np.array_equal(weights, alpha) and steps == 100
-
-
-@pytest.mark.parametrize("target", [0.3, 1e-1, 1e-3])
-def test_pair_steps_end_by_the_gap_of_the_weights(target):
-    """Of x / lengths, for points of unlike lengths."""
-    rng = np.random.default_rng(0)
-    Z = rng.normal(size=(60, 70))
-    Z /= np.linalg.norm(Z, axis=1)[:, None]
-    H = (Z @ Z.T).astype(np.float32)
-    lengths = rng.permutation(np.geomspace(0.1, 1.0, 60))
-    x, moves = np.zeros((2, 60), dtype=np.float32)
-    g = (-1.0 / lengths).astype(np.float32)
-    assert 0 < fm._pair_steps(H, x, g, moves, lengths, np.zeros(60), target, 5000) < 5000
-    assert relative_gap(lengths[:, None] * Z, x / lengths) <= target + 1e-5
-
-
 @pytest.mark.parametrize("intercept", [0.0, "free"])
 def test_the_worst_violators_join_a_working_set(intercept):
     """Those of least margin below the bound, in order, and their entries of H are put beside the old ones."""
@@ -857,7 +747,7 @@ def face_of(roots, m):
 
 
 @pytest.mark.parametrize("rank", [2, 10, 60])
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(4))
 def test_faces_end_at_the_optimum_with_a_true_factor(seed, rank):
     """From a start with more points than are independent."""
     rng = np.random.default_rng(seed)
@@ -1014,16 +904,6 @@ def test_low_rank_preconditions_and_misses_what_it_says(active, intercept):
     )
 
 
-def test_low_rank_starts_at_the_minimum_over_its_features():
-    rng = np.random.default_rng(1)
-    F = rng.normal(size=(400, 7))
-    ridge = rng.uniform(0.5, 2.0, 400)
-    m, norm2 = fm._LowRank(F, ridge).minimize()
-    w, _, _ = fm._newton_in_coordinates(F, ridge, np.ones(7), np.zeros(7))
-    np.testing.assert_allclose(m, F @ w, atol=0.05)
-    assert fm._objective(m, norm2, ridge) <= fm._objective(F @ w, w @ w, ridge) * (1 + 1e-3)
-
-
 @pytest.mark.parametrize(
     "options",
     [
@@ -1033,14 +913,15 @@ def test_low_rank_starts_at_the_minimum_over_its_features():
         {"kernel": "ntk", "normalize": None},
     ],
 )
-def test_products_in_single_precision_are_those_of_the_kernel(options, monkeypatch):
-    monkeypatch.setattr(fm, "_EVALUATED", 32)
-    X, y = noisy(150)
+def test_products_in_single_precision_are_those_of_the_kernel(options):
+    """Of more rows and columns than are evaluated at a time."""
+    n = 1300
+    X, y = noisy(n)
     G = fm.lazy_gram(X, y, **options)
-    blocks = fm._SingleBlocks(G, np.arange(150))
-    rows = np.arange(0, 150, 2)
-    columns = np.arange(20, 120)
-    v = np.cos(np.arange(150.0))
+    blocks = fm._SingleBlocks(G, np.arange(n))
+    rows = np.arange(n - 100)
+    columns = np.arange(20, n)
+    v = np.cos(np.arange(float(n)))
     dense = G.dense()
     size = np.abs(dense).max()
     for others in (rows, columns):
@@ -1204,39 +1085,7 @@ def test_the_gap_of_weights_is_that_of_their_certificate(seed):
                     assert found <= 1.1 * (1.0 - lower / upper)
 
 
-def test_the_gap_of_weights_that_prove_no_margin_is_1_at_least():
-    """By the least margin; and it is infinite where ||p||_G is 0."""
-    m = np.array([1.0, -0.5])
-    for ridge in (np.zeros(2), np.ones(2)):
-        assert fm._relative_gap(np.array([1.0, 1.0]), m, ridge) == pytest.approx(3.0)
-        assert fm._relative_gap(np.array([1.0, 1.0]), 0.0 * m, ridge) == math.inf
-
-
-@pytest.mark.parametrize("n", [40, 1003])
-def test_at_hand_is_what_products_read(n, monkeypatch):
-    """Of some points or all; and no more than there is room for."""
-    monkeypatch.setattr(fm, "_AT_ONCE", 20_000)
-    X, y = noisy(n)
-    G = fm.lazy_gram(X, y, gamma=0.2, ridge=1.0)
-    problem = fm._Problem(G, 2.0)
-    bare = fm.lazy_gram(X, y, gamma=0.2)
-    v = np.cos(np.arange(n))
-    c = np.zeros(n)
-    u = np.where(np.arange(n) % 3, 2.0, 0.0)
-    for now, wanted in ((u, np.arange(0, n, 3)), (0.0 * u, np.arange(n))):
-        points, part = fm._at_hand(problem, c, now)
-        assert np.array_equal(points, wanted) and fm._at_hand(problem, c, now)[1] is part
-        found = part @ v[: points.size]
-        np.testing.assert_allclose(
-            found, bare.restrict(points).dense() @ v[: points.size], atol=1e-4
-        )
-    monkeypatch.setattr(fm, "_LARGEST_SET", n // 2)
-    problem.kept = (None, None)
-    assert fm._at_hand(problem, c, 0.0 * u)[1] is None
-    assert fm._at_hand(problem, c, u)[1] is not None
-
-
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(8))
 def test_the_minimizing_step_is_one(seed):
     rng = np.random.default_rng(seed)
     n = int(rng.integers(1, 60))
@@ -1257,7 +1106,7 @@ def test_the_minimizing_step_is_one(seed):
     )
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(4))
 def test_a_dependent_point_comes_in_downhill(seed):
     """H is flat along its direction: the wrong sign of it would show in the objective alone, and be mended later."""
     m = 20
@@ -1279,30 +1128,7 @@ def test_a_dependent_point_comes_in_downhill(seed):
     assert k <= 3
 
 
-@pytest.mark.parametrize("ridge", [0.0, 0.3])
-@pytest.mark.parametrize("intercept", [0.0, "free"])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_entries_of_a_matrix_are_placed_as_those_of_a_kernel(dtype, intercept, ridge):
-    """Both by blocks, and for a matrix in one pass, with the ridge and from the origin of a free intercept."""
-    X, y = noisy(90)
-    points = np.array([40, 3, 77, 5, 6, 89, 0])
-    placed = []
-    for make in (fm.gram, fm.lazy_gram):
-        G = make(X, y, gamma=0.5, normalize=None, intercept=intercept, ridge=ridge)
-        problem = fm._Problem(G, G.diagonal().max())
-        alpha = np.random.default_rng(1).random(90)
-        m = np.zeros(90)
-        problem.finish(alpha, m)
-        problem.begin(alpha, m)
-        H = np.zeros((9, 9), dtype)
-        problem.place(points[:4], 0, H)
-        problem.place(points, 4, H)
-        placed.append(H)
-    np.testing.assert_allclose(*placed, rtol=0, atol=1e-6 if dtype == np.float32 else 1e-12)
-    assert not placed[0][7:].any() and np.allclose(placed[0].diagonal()[:7], 1.0)
-
-
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("ridge", [0.0, 0.01, 1.0])
 def test_a_free_intercept_of_few_points_takes_one_iteration(ridge, seed):
     """On the face weights go to the minimum with y'alpha = 0, whatever the origin is: no other origin need follow."""
@@ -1385,19 +1211,8 @@ def test_opposite_points_far_below_the_largest_have_no_margin(largest):
     assert result.status == "rounding" and result.lower <= 0.0 <= result.upper <= 1e-6
 
 
-def test_products_of_no_points_are_0():
-    """Newton steps may find no slack on either side of a product."""
-    X = np.arange(8.0).reshape(4, 2)
-    G = fm.lazy_gram(X, [1, -1, 1, -1], kernel="laplacian")
-    every = np.arange(4)
-    blocks = fm._SingleBlocks(G, every)
-    assert blocks.product(every[:0], every, np.ones(4)).shape == (0,)
-    assert np.array_equal(blocks.product(every, every[:0], np.ones(0)), np.zeros(4))
-
-
-def test_a_run_that_rounding_ends_resumes_to_its_end(monkeypatch):
+def test_a_run_that_rounding_ends_resumes_to_its_end():
     """Nothing follows its last iteration, and a run that was cut there knows it."""
-    give_room("small sets", monkeypatch)
     for seed in (8, 12, 20, 27):
         rng = np.random.default_rng(seed)
         X = rng.normal(size=(36, 6))
