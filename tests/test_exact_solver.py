@@ -80,7 +80,7 @@ def check_answer_where_all_support(G, v, result, tol):
     assert np.sqrt(off @ (G @ off)) <= off_the_best(result.upper**2, result.lower)
 
 
-@rotate("seed, kind, tol", range(40), REPRESENTATIONS, TOLERANCES, crossed=2)
+@rotate("seed, kind, tol", range(40), REPRESENTATIONS, TOLERANCES)
 def test_the_margin_is_the_least_norm_over_all_supports(seed, kind, tol):
     """Random small problems of every sort; the least norm over all affinely independent supports."""
     rng = np.random.default_rng(seed)
@@ -198,7 +198,7 @@ def test_margins_with_more_points_on_a_face_than_it_needs_are_found(case, kind):
 def test_intervals_hold_for_points_too_much_alike_for_single_precision(kind, offset):
     """Far from 0: intervals hold the margin, and nothing overflows."""
     rng = np.random.default_rng(1)
-    for _ in range(20):
+    for _ in range(5):
         X = rng.normal(size=(60, 4))
         y = np.where(X[:, 0] > 0, 1.0, -1.0)
         X[:, 0] += 0.3 * y
@@ -317,7 +317,7 @@ def test_all_weights_are_those_of_the_linear_system():
     check_answer_where_all_support(G, v, fm.max_margin(G, tol=1e-12), 1e-12)
 
 
-@rotate("n, d, gap, kind", [300, 1200], [3, 40], [0.5, 4.0, 9.0], REPRESENTATIONS, crossed=3)
+@rotate("n, d, gap, kind", [300, 1200], [3, 40], [0.5, 4.0, 9.0], REPRESENTATIONS, crossed=2)
 def test_random_classes_are_certified_or_have_no_separator(n, d, gap, kind):
     """More points than a working set holds; separable or not."""
     X, y = two_classes(n, d, gap, seed=n + d)
@@ -368,11 +368,10 @@ def test_margins_are_certified_at_any_size_around_that_of_blocks(n, kind):
         assert result.status == without_margin(form(kind, Z))
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_random_labels_are_separated_until_one_contradicts_another(seed):
+def test_random_labels_are_separated_until_one_contradicts_another():
     """A Gaussian kernel on points with labels at random: separable, all support; one point twice, and it is not."""
-    X = rows_of(700, 3, seed)
-    y = np.sign(rows_of(700, 1, seed + 9)[:, 0])
+    X = rows_of(700, 3)
+    y = np.sign(rows_of(700, 1, 9)[:, 0])
     for G in (fm.gram(X, y, gamma=20.0), fm.lazy_gram(X, y, gamma=20.0)):
         result = fm.max_margin(G, tol=1e-6)
         assert result.status == "certified" and (result.p > 0).mean() > 0.5
@@ -555,13 +554,13 @@ def test_good_weights_to_begin_with_save_work(kind):
     """Along a path of ridges, each from the last one's weights: by the entries of G that are read."""
     X, y = mnist_sample(3, 5)
     base = {
-        "dense": lambda: fm.gram(X[:300], y[:300]),
-        "lazy": lambda: fm.lazy_gram(X[:300], y[:300]),
-        "features": lambda: fm.features(X[:300], y[:300]),
-    }[kind]()
+        "dense": fm.gram,
+        "lazy": fm.lazy_gram,
+        "features": fm.features,
+    }[kind](X[:200], y[:200])
     alpha = None
     read = {"cold": 0.0, "warm": 0.0}
-    for ridge in np.logspace(-3, -1, 10):
+    for ridge in np.logspace(-3, -1, 6):
         G = base.with_ridge(ridge)
         for way, start in (("cold", None), ("warm", alpha)):
             result = fm.max_margin(G, tol=1e-6, start=start)

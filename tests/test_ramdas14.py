@@ -323,22 +323,6 @@ def centers(n):
     }
 
 
-@rotate("algorithm, name", OURS, SMALL)
-def test_lemma_2_lengths_are_at_most_those_of_weights_times_the_root_of_the_scale(algorithm, name):
-    """||alpha||_G <= sqrt(s) ||alpha||_1 <= sqrt(s n) ||alpha||_2; for p it says that no margin is above sqrt(s)."""
-    Z, _ = INSTANCES[name]
-    path = record(algorithm, dense(Z), 60)
-    root = math.sqrt(squared_length(Z))
-    for v in (path.alpha, path.p):
-        ones = np.linalg.norm(v, 1, axis=1)
-        twos = np.linalg.norm(v, axis=1)
-        assert (np.linalg.norm(v @ Z, axis=1) <= root * ones * (1 + 4 * EPS)).all()
-        assert (ones <= math.sqrt(len(Z)) * twos * (1 + 4 * EPS)).all()
-    assert (np.abs(path.lower) <= root * (1 + 1e-12)).all() and (
-        path.upper <= root * (1 + 1e-12)
-    ).all()
-
-
 @pytest.mark.parametrize("name", SMALL)
 def test_lemmas_4_and_5_the_excessive_gap_holds_along_snkp(name):
     Z, _ = INSTANCES[name]
