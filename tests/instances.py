@@ -292,12 +292,16 @@ class Csr:
         pass
 
 
-def mapped(Z, dtype=np.float64):
-    """By a file, which is gone as soon as nothing refers to it."""
+def in_file(X, dtype=np.float64):
+    """Points in a file, which is gone as soon as nothing refers to it."""
     with tempfile.TemporaryFile() as file:
-        X = np.memmap(file, dtype, shape=np.shape(Z))
-    X[:] = Z
-    return fm.features(X, 1, normalize=None)
+        points = np.memmap(file, dtype, shape=np.shape(X))
+    points[:] = X
+    return points
+
+
+def mapped(Z, dtype=np.float64):
+    return features(in_file(Z, dtype))
 
 
 class Rows:

@@ -221,38 +221,6 @@ def test_an_interval_holds_for_points_that_rounding_does_not_tell_apart(start):
     assert result.lower <= 0.5 / math.hypot(start + 1.5, 1.0) <= result.upper * (1 + 1e-12)
 
 
-@pytest.mark.parametrize(
-    "intercept, decades, offset",
-    [(0.0, 4.0, 0.0), (1.0, 4.0, 0.0), ("free", 4.0, 0.0), (1.0, 0.0, 1e5), ("free", 4.0, 1e5)],
-)
-def test_columns_in_unlike_units_have_one_answer(intercept, decades, offset):
-    """Dense and sparse rows, and the classifier, certify the same margin; a matrix contradicts none of it."""
-    rng = np.random.default_rng(5)
-    for _ in range(5):
-        X = rng.normal(size=(60, 4))
-        w = rng.normal(size=4)
-        y = np.where(X @ w > 0.0, 1, -1)
-        X = (X + 0.2 * np.outer(y, w)) * 10.0 ** rng.uniform(-decades, decades, 4) + offset
-        form = {"normalize": None, "intercept": intercept}
-        answers = [fm.max_margin(fm.features(points, y, **form)) for points in (X, Csr(X))]
-        matrix = fm.max_margin(fm.gram(X, y, kernel="linear", **form))
-        assert meet(matrix, answers[0])
-        assert matrix.status != "infeasible"
-        for result in answers:
-            assert result.status == "certified" and result.lower > 0.0
-            assert result.upper == pytest.approx(answers[0].upper, rel=1e-6)
-        G = fm.features(X, y, **form)
-        scores = G.decision_function(answers[0], X)
-        assert (y * scores > 0.0).all()
-        options = {
-            "fit_intercept": intercept != 0.0,
-            "intercept_scaling": 1.0 if intercept == 1.0 else None,
-        }
-        chosen = fm.MaxMarginClassifier("linear", C=math.inf, **options).fit(X, y)
-        assert chosen.status_ == "certified" and chosen.score(X, y) == 1.0
-        assert chosen.interval_[1] == pytest.approx(answers[0].upper, rel=1e-6)
-
-
 def unlike_columns(n, d):
     """Rows of three classes, one column of which is a million times as long as the others."""
     X = rows_of(n, d, seed=1)
@@ -310,13 +278,6 @@ def test_a_first_point_of_zeros_without_a_ridge_is_the_witness(classes):
     assert result.status == "infeasible" and result.p[0] > 0.999
 
 
-def test_all_weights_are_those_of_the_linear_system():
-    X = np.random.default_rng(2).normal(size=(300, 8)) * 4
-    G = np.asarray(fm.gram(X, kernel="rbf", gamma=0.5))
-    v = naive.solved(G, np.ones(300))
-    check_answer_where_all_support(G, v, fm.max_margin(G, tol=1e-12), 1e-12)
-
-
 @rotate("n, d, gap, kind", [300, 1200], [3, 40], [0.5, 4.0, 9.0], REPRESENTATIONS, crossed=2)
 def test_random_classes_are_certified_or_have_no_separator(n, d, gap, kind):
     """More points than a working set holds; separable or not."""
@@ -330,17 +291,6 @@ def test_random_classes_are_certified_or_have_no_separator(n, d, gap, kind):
             assert p.lower <= 1e-7  # and no other method finds a separator
         else:
             check_answer(Z, result, tol, kind)
-
-
-@pytest.mark.parametrize("digits", [(0, 1), (3, 5)])
-def test_the_margin_of_images_meets_the_interval_of_momentum(digits):
-    """The bundled images; the sample of 3 against 5 is small enough to be separable, which the certificate tells."""
-    X, y = mnist_sample(*digits)
-    G = fm.features(X, y, normalize="max")
-    result = fm.max_margin(G, tol=1e-9)
-    check_answer(G.coordinates(), result, 1e-9, "features")
-    rough = fm.momentum(G, max_iter=300)
-    assert meet(rough, result)
 
 
 # ======================================================================================================

@@ -21,6 +21,7 @@ from instances import (
     Symmetric,
     check_raises,
     dense,
+    in_file,
     meet,
     rows_of,
     same_answer,
@@ -125,14 +126,6 @@ def test_features_of_a_sparse_matrix(dtype, intercept):
 def on_disk(path, X, mode="r"):
     np.save(path, X)
     return np.load(path, mmap_mode=mode)
-
-
-def in_file(X):
-    """The points in a file, which is gone as soon as nothing refers to it."""
-    with tempfile.TemporaryFile() as file:
-        points = np.memmap(file, np.float64, shape=X.shape)
-    points[:] = X
-    return points
 
 
 @pytest.mark.parametrize("dtype, mode", [(np.float32, "r"), (np.float64, "r+"), (np.float32, "c")])

@@ -148,16 +148,6 @@ def test_the_margin_that_a_support_vector_machine_has_by_its_kernel(linear_svc, 
     assert 0.9 * fm.max_margin(G).lower < margin <= fm.max_margin(G).upper
 
 
-@pytest.fixture
-def sp():
-    return pytest.importorskip("scipy.sparse")
-
-
-@pytest.fixture
-def pd():
-    return pytest.importorskip("pandas")
-
-
 # ======================================================================================================
 # RIDGE
 # ======================================================================================================

@@ -254,38 +254,6 @@ def test_frank_wolfe_never_gains_length(algorithm, name, kind):
     assert np.count_nonzero(path.p[0]) == 1
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_frank_wolfe_finds_the_least_norm_of_small_integers(seed):
-    """With points given twice, with opposite labels, rows of zeros and rank one; the least norm is by enumeration."""
-    rng = np.random.default_rng(seed)
-    for n, d in ((1, 1), (3, 1), (5, 2), (8, 3), (9, 2)):
-        Z = rng.integers(-3, 4, (n, d)).astype(float)
-        Z[rng.integers(n)] = Z[0] * rng.choice([0, 1, -1])
-        if rng.random() < 0.5:
-            Z[:, 0] = np.abs(Z[:, 0]) + 1.0
-        if not Z.any():
-            continue
-        least = naive.least_norm(Z)
-        for variant, tol in (("pairwise", 1e-4), ("plain", 0.03)):
-            eps = 1e-6 if variant == "pairwise" else 0.03
-            result = fm.frank_wolfe(
-                fm.features(Z, 1, normalize=None),
-                variant=variant,
-                tol=tol,
-                eps=eps,
-                max_iter=20_000,
-            )
-            assert result.status == ("certified" if least > 1e-9 else "infeasible"), (
-                Z,
-                variant,
-                result,
-            )
-            assert result.lower <= least * (1 + 1e-12) + 1e-12 and least <= result.upper * (
-                1 + 1e-12
-            )
-            assert naive.norm(Z, result.p) <= least + max(tol * least, eps)
-
-
 # --- the lemmas -----------------------------------------------------------------------------------------
 
 
@@ -357,16 +325,6 @@ def test_snkp_is_done_within_the_root_of_8_ln_n_over_eps(name, kind, scale):
         result = fm.snkp(form(kind, Z), eps=eps, max_iter=20 * math.ceil(bound), trace_at=[])
         assert result.status == "infeasible" and result.n_iter <= bound
         assert naive.norm(Z, result.p) <= result.upper <= eps
-
-
-@rotate("name, kind", FEASIBLE, PLAIN, crossed=2)
-def test_snkp_never_says_infeasible_below_the_margin(name, kind):
-    Z, rho = INSTANCES[name]
-    for eps in (0.5 * rho, (1 - 1e-6) * rho):
-        result = fm.snkp(form(kind, Z), eps=eps, stop=None, max_iter=2000, trace_at=[])
-        assert result.status == "max_iter" and result.upper > eps
-    result = fm.snkp(form(kind, Z), eps=1.1 * rho, stop=None, max_iter=10_000, trace_at=[])
-    assert result.status == "infeasible" and rho * (1 - 1e-9) <= result.upper <= 1.1 * rho
 
 
 @rotate("name, center", SMALL, centers(3))
@@ -479,19 +437,6 @@ def test_nkp_goes_on_to_the_maximum_margin(name):
     least = (path.p @ Z @ Z.T).min(axis=1)[1:]
     assert (norms <= rho + distance + 1e-14 * math.sqrt(s)).all()
     assert (least >= rho**2 - math.sqrt(s) * distance - 1e-14 * s).all()
-
-
-def test_where_the_perceptron_ends_nkp_goes_on():
-    """Section 3.1: both find a separator, "the latter is guaranteed to improve"."""
-    Z, rho = INSTANCES["feasible, odd n"]
-    G = fm.features(Z, 1, normalize=None)
-    ended = fm.perceptron(G)
-    assert ended.status == "separated" and ended.lower < 0.8 * rho
-    assert np.array_equal(
-        fm.perceptron(G, start=ended, max_iter=10 * ended.n_iter).alpha, ended.alpha
-    )
-    assert fm.nkp(G, max_iter=ended.n_iter).lower < 0.8 * rho
-    assert fm.nkp(G, stop=None, max_iter=100_000).lower > 0.99 * rho
 
 
 # --- iteration bounds -----------------------------------------------------------------------------------

@@ -387,33 +387,30 @@ class Counting(Own):
 @rotate(
     "name, case",
     [name for name, call in CALLS.items() if not call.rows],
-    ["lopsided, shifted", "feasible, odd n"],
+    ["separable", "not separable"],
 )
 def test_a_new_representation_needs_no_change(name, case):
     """The results of `features`, up to the rounding of products; and as many products and columns as the trace claims,
     but for those of certificates.  `max_margin`, which reads rows of `features`, goes another way to one margin."""
-    Z = PLANTED[case][0]
+    Z = UNTIED[case]
     n = len(Z)
     call = CALLS[name]
     G = Counting(Z)
     seen = []
     other = run(name, G, max_iter=25, trace_at=[], callback=seen.append)
     plain = run(name, form("features", Z), max_iter=25, trace_at=[])
-    assert plain.status == other.status
-    assert plain.n_iter == other.n_iter or call.cost is None
     made = G.products + G.columns / n
-    claimed = other.trace["products"]
-    assert made > 0.0
+    assert made > 0.0 and meet(plain, other)
     if call.cost:
+        assert (plain.status, plain.n_iter) == (other.status, other.n_iter)
+        claimed = other.trace["products"]
         assert claims(name, n, claimed, [partial.n_iter for partial in seen])
         # a certificate takes at most a product for p and one for alpha, and an end is confirmed by some
         assert claimed[-1] <= made + 1e-9 and made <= claimed[-1] + 2 * len(seen) + 4
-        most, rtol = (BEFORE_TIES, 1e-11) if call.noise == 1.0 else (25, max(1e-11, call.noise))
+        most, rtol = (BEFORE_TIES, 1e-9) if call.noise == 1.0 else (25, max(1e-9, call.noise))
         plain, other = (run(name, given, max_iter=most) for given in (form("features", Z), G))
-        for one, two in zip(plain[:4], other[:4], strict=True):
-            np.testing.assert_allclose(one, two, rtol=rtol, atol=1e-14)
-    else:
-        assert meet(plain, other)
+        for one, two in zip(plain[:2], other[:2], strict=True):
+            np.testing.assert_allclose(one, two, rtol=0, atol=rtol * np.abs(two).max())
 
 
 def test_defaults_of_a_class_with_four_things_are_the_operations_of_rows():
