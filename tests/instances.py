@@ -636,9 +636,8 @@ def same_rows(name, held, fresh, same_p=True):
             held[side], fresh[side], rtol=1e-8, atol=1e-7 * (fresh["lower"].min() <= 0.0)
         )
     if not CALLS[name].held:
-        assert np.array_equal(held["upper"], fresh["upper"]) and np.array_equal(
-            held["lower"], fresh["lower"]
-        )
+        assert np.array_equal(held["upper"], fresh["upper"])
+        assert np.array_equal(held["lower"], fresh["lower"])
 
 
 def same_result(a, b, rtol=0.0):

@@ -493,10 +493,8 @@ def test_with_restarts_the_rate_is_that_of_the_root(accel, condition):
         )
         taken[restart] = (away < 1e-10).argmax() if away.min() < 1e-10 else T
     plain = away_from_the_first_axis(Z, fm.diagonal_descent, T)
-    assert (
-        0 < taken[True] < math.log(1e10) / (0.5 * math.sqrt(contraction))
-        and plain[taken[True]] > 1e-8
-    )
+    assert 0 < taken[True] < math.log(1e10) / (0.5 * math.sqrt(contraction))
+    assert plain[taken[True]] > 1e-8
     assert taken[True] < 0.8 * taken[False]
 
 
@@ -558,10 +556,8 @@ def test_the_limit_is_the_maximum_margin(accel, lam, kind):
         w = planted_separator(name)
         tol = 1e-12 if accel is None else 1e-7  # inertia oscillates: no linear rate
         np.testing.assert_allclose(Z.T @ result.alpha, w, rtol=0, atol=tol * np.linalg.norm(w))
-        assert (
-            abs(result.alpha.sum() * rho**2 - 1.0) <= 10 * tol
-            and abs(np.linalg.norm(w) * rho - 1.0) <= 1e-14
-        )
+        assert abs(result.alpha.sum() * rho**2 - 1.0) <= 10 * tol
+        assert abs(np.linalg.norm(w) * rho - 1.0) <= 1e-14
         assert rho - result.lower <= 10 * tol * rho and result.upper - rho <= 10 * tol * rho
         np.testing.assert_allclose(result.p, result.alpha / result.alpha.sum(), rtol=4 * EPS)
 

@@ -388,11 +388,9 @@ def check_trace(name, kind, Z, rho):
         upper = partial.upper
         assert (row["lower"], row["upper"]) == (lower, upper)
         p = partial.p
-        assert (
-            (CALLS[name].signed or (alpha >= 0.0).all())
-            and (p >= 0.0).all()
-            and abs(p.sum() - 1.0) <= (8 if partial.n_iter <= 40 else max(8, len(Z))) * EPS
-        )
+        assert CALLS[name].signed or (alpha >= 0.0).all()
+        assert (p >= 0.0).all()
+        assert abs(p.sum() - 1.0) <= (8 if partial.n_iter <= 40 else max(8, len(Z))) * EPS
         fresh = partial.status != "running" or fm.certificate(G, alpha, p) == (lower, upper)
         slack = 0.0
         if CALLS[name].held and not fresh:
@@ -413,11 +411,9 @@ def check_l1_trace(name, Z):
     seen = []
     result = run(name, Z, max_iter=300, trace_at=AT, callback=seen.append, keep_iterates=True)
     for partial, alpha in zip(seen, result.iterates, strict=True):
-        assert (
-            np.array_equal(partial.alpha, alpha)
-            and (alpha >= 0.0).all()
-            and (partial.p >= 0.0).all()
-        )
+        assert np.array_equal(partial.alpha, alpha)
+        assert (alpha >= 0.0).all()
+        assert (partial.p >= 0.0).all()
         assert abs(alpha.sum() - 1.0) <= 8 * EPS and abs(partial.p.sum() - 1.0) <= 8 * EPS
         exact = naive.l1_interval(Z, alpha, partial.p)
         assert partial.lower <= exact[0] and exact[1] <= partial.upper
@@ -801,9 +797,8 @@ def test_witnesses_are_strict_where_exact_arithmetic_finds_no_separator_and_only
     assert index.size <= X.shape[1] + 1 + is_free and (np.diff(index) > 0).all()
     assert (found.weights > 0.0).all() and found.weights.sum() == pytest.approx(1.0, abs=1e-15)
     mixture = found.weights @ (y[index, None] * X[index])
-    assert (
-        np.abs(mixture).max() <= 1e-13 * np.abs(X).max() and found.upper <= 1e-12 * np.abs(X).max()
-    )
+    assert np.abs(mixture).max() <= 1e-13 * np.abs(X).max()
+    assert found.upper <= 1e-12 * np.abs(X).max()
 
 
 @pytest.mark.parametrize("seed", [2, 3, 7, 11])

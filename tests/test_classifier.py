@@ -48,11 +48,7 @@ def of_kernel(kernel):
 
 def classifier(c, C=math.inf, **options):
     return fm.MaxMarginClassifier(
-        fit_intercept=c > 0.0,
-        intercept_scaling=c or 1.0,
-        C=C,
-        loss="squared_hinge",
-        **options,
+        fit_intercept=c > 0.0, intercept_scaling=c or 1.0, C=C, loss="squared_hinge", **options
     )
 
 
@@ -72,11 +68,9 @@ def test_two_classes_are_those_of_max_margin_and_decision_function(kernel, norma
     options.update(normalize=normalize, intercept=c)
     G = fm.gram(X2, Y2, **options)
     result = fm.max_margin(G, tol=1e-6)
-    assert (
-        chosen.status_ == "certified"
-        and result.status == "certified"
-        and chosen.margin_ == chosen.interval_[0]
-    )
+    assert chosen.status_ == "certified"
+    assert result.status == "certified"
+    assert chosen.margin_ == chosen.interval_[0]
     assert meet(chosen.result_, result)
     scores = chosen.decision_function(NEW[4])
     theirs = G.decision_function(result, NEW[4])
@@ -87,10 +81,8 @@ def test_two_classes_are_those_of_max_margin_and_decision_function(kernel, norma
     theirs = G.decision_function(exact, NEW[4])
     np.testing.assert_allclose(scores, theirs, rtol=0, atol=1e-9 * np.abs(scores).max())
     assert (Y2 * chosen.decision_function(X2)).min() == pytest.approx(1.0, rel=1e-5)
-    assert (
-        np.array_equal(chosen.predict(NEW[4]), np.where(scores > 0, 1, -1))
-        and chosen.score(X2, Y2) == 1.0
-    )
+    assert np.array_equal(chosen.predict(NEW[4]), np.where(scores > 0, 1, -1))
+    assert chosen.score(X2, Y2) == 1.0
 
 
 @every_kernel
@@ -112,10 +104,8 @@ def test_scores_are_what_the_attributes_say(kernel, normalize, c):
         np.testing.assert_allclose(
             chosen.decision_function(new), scores, rtol=0, atol=1e-10 * np.abs(scores).max()
         )
-        assert (
-            np.array_equal(chosen.support_vectors_, X[chosen.support_])
-            and chosen.dual_coef_.any(axis=0).all()
-        )
+        assert np.array_equal(chosen.support_vectors_, X[chosen.support_])
+        assert chosen.dual_coef_.any(axis=0).all()
         assert chosen.n_support_.tolist() == [
             np.sum(y[chosen.support_] == label) for label in chosen.classes_
         ]
@@ -171,10 +161,8 @@ def test_small_margins_of_several_classes_are_those_of_the_coefficients(points, 
         (row[i] - row[j]) / 2 for row, i in zip(scores, y, strict=True) for j in range(3) if j != i
     )
     length = math.sqrt(sum(v * v for w in W for v in w) / 2)
-    assert (
-        float(least) == pytest.approx(1.0, rel=1e-6)
-        and float(least) / length >= chosen.margin_ * (1 - 1e-9) > 0.0
-    )
+    assert float(least) == pytest.approx(1.0, rel=1e-6)
+    assert float(least) / length >= chosen.margin_ * (1 - 1e-9) > 0.0
 
 
 @every_kernel
@@ -227,9 +215,8 @@ def test_a_kernel_matrix_in_a_file_is_scaled_by_its_own_diagonal(tmp_path):
     chosen = fm.MaxMarginClassifier("precomputed", normalize="max", C=math.inf).fit(
         np.load(tmp_path / "K.npy", mmap_mode="r"), y
     )
-    assert chosen.status_ == "certified" and (
-        y * chosen.decision_function(K)
-    ).min() == pytest.approx(1.0, rel=1e-5)
+    assert chosen.status_ == "certified"
+    assert (y * chosen.decision_function(K)).min() == pytest.approx(1.0, rel=1e-5)
 
 
 def test_many_points_need_no_matrix():
@@ -294,7 +281,8 @@ def test_a_weight_of_k_is_a_point_that_occurs_k_times(kernel, options, count):
     close = 1e-6 * np.abs(theirs).max()
     np.testing.assert_allclose(ours, theirs, rtol=0, atol=close)
     assert np.abs(plain.fit(points, y).decision_function(new) - ours).max() > 2 * close
-    assert TIMES[one.support_].all() and np.array_equal(
+    assert TIMES[one.support_].all()
+    assert np.array_equal(
         one.support_vectors_, (points[:0, :0] if kernel == "precomputed" else points[one.support_])
     )
 

@@ -356,10 +356,8 @@ def test_the_judge_sees_a_state_of_another_iteration():
     part = call(max_iter=5)
     assert found(part) == []
     wrong = found(part._replace(n_iter=4))
-    assert (
-        "partial result: alpha is not that of n_iter iterations" in wrong
-        and "going on: not as a whole run" in wrong
-    )
+    assert "partial result: alpha is not that of n_iter iterations" in wrong
+    assert "going on: not as a whole run" in wrong
     *origin, arrays = part.state
     moved = part._replace(state=(*origin, [array + (k == 1) for k, array in enumerate(arrays)]))
     assert "going on: not as a whole run" in found(moved)
@@ -643,9 +641,8 @@ def test_class_weights_that_are_rounded_cost_digits_of_margins():
     for precise in (False, True):
         margin, norm = exact.exact_interval(exact_G, p, p)
         lower, upper = fm.certificate(G, p, p, precise=precise)
-        assert exact.signed_square(Fraction(lower)) <= margin and norm <= exact.signed_square(
-            Fraction(upper)
-        )
+        assert exact.signed_square(Fraction(lower)) <= margin
+        assert norm <= exact.signed_square(Fraction(upper))
 
 
 # ======================================================================================================

@@ -305,11 +305,9 @@ def test_margins_are_certified_at_any_size_around_that_of_blocks(n, kind):
     lengths = 1.0 + np.arange(n)[:, None]
     tol = reachable(kind, 1e-12, n**2, 1.0)
     result = fm.max_margin(form(kind, lengths * [[0.6, 0.8]]), tol=tol)
-    assert (
-        result.status == "certified"
-        and abs(result.upper - 1.0) <= tol
-        and abs(result.p[0] - 1.0) <= tol
-    )
+    assert result.status == "certified"
+    assert abs(result.upper - 1.0) <= tol
+    assert abs(result.p[0] - 1.0) <= tol
     Z = rows_of(n, 3, seed=n) + [1.0, 2.0, 3.0]
     result = fm.max_margin(form(kind, Z), tol=1e-9)
     if margin_squared(of_rows(Z)):
@@ -503,11 +501,7 @@ def test_a_start_of_another_problem_or_algorithm_is_refused_with_a_remedy():
 def test_good_weights_to_begin_with_save_work(kind):
     """Along a path of ridges, each from the last one's weights: by the entries of G that are read."""
     X, y = mnist_sample(3, 5)
-    base = {
-        "dense": fm.gram,
-        "lazy": fm.lazy_gram,
-        "features": fm.features,
-    }[kind](X[:200], y[:200])
+    base = {"dense": fm.gram, "lazy": fm.lazy_gram, "features": fm.features}[kind](X[:200], y[:200])
     alpha = None
     read = {"cold": 0.0, "warm": 0.0}
     for ridge in np.logspace(-3, -1, 6):
@@ -1050,9 +1044,8 @@ def test_the_minimizing_step_is_one(seed):
         return slope + curvature * t - np.maximum(0.0, 1.0 - m - t * rise) @ (rise / ridge)
 
     t = fm._minimizing_step(m, rise, ridge, slope, curvature)
-    assert derivative(0.0) < 0.0 < t and derivative(t * (1 - 1e-6)) < 0.0 < derivative(
-        t * (1 + 1e-6)
-    )
+    assert derivative(0.0) < 0.0 < t
+    assert derivative(t * (1 - 1e-6)) < 0.0 < derivative(t * (1 + 1e-6))
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -439,9 +439,8 @@ def test_standardised_breast_cancer_data_need_an_intercept(normalize, datasets):
     assert result.status == "infeasible" and result.lower <= 0.0 and result.upper <= 1e-9 * reach
     G = fm.features(X, y, normalize=normalize, intercept=1.0)
     with_one = fm.max_margin(G)
-    assert with_one.status == "certified" and with_one.lower == pytest.approx(
-        INTERVALS[normalize], rel=1e-5
-    )
+    assert with_one.status == "certified"
+    assert with_one.lower == pytest.approx(INTERVALS[normalize], rel=1e-5)
     assert (y * G.decision_function(with_one, X) > 0.0).all()
     raw = datasets.load_breast_cancer().data
     assert (
@@ -739,11 +738,9 @@ def test_wide_sparse_points_are_never_made_dense(sp):
 def test_raw_columns_of_breast_cancer_have_the_margin_that_the_readme_names(datasets):
     X, y = datasets.load_breast_cancer(return_X_y=True)
     chosen = fm.MaxMarginClassifier("linear", C=math.inf).fit(X, y)
-    assert (
-        chosen.status_ == "certified"
-        and f"{chosen.margin_:.4e}" == "4.1371e-05"
-        and chosen.score(X, y) == 1.0
-    )
+    assert chosen.status_ == "certified"
+    assert f"{chosen.margin_:.4e}" == "4.1371e-05"
+    assert chosen.score(X, y) == 1.0
 
 
 @pytest.mark.parametrize("gamma", ["scale", "auto"])
@@ -1030,10 +1027,8 @@ def test_soft_margins_are_those_of_linear_svc(load, C, c, datasets, linear_svc):
     size = np.abs(theirs.coef_).max()
     np.testing.assert_allclose(ours.coef_, theirs.coef_, rtol=0, atol=1e-6 * size)
     np.testing.assert_allclose(ours.intercept_, theirs.intercept_, rtol=0, atol=1e-6 * size)
-    assert (
-        np.array_equal(ours.predict(X), theirs.predict(X))
-        and ours.coef_.shape == theirs.coef_.shape
-    )
+    assert np.array_equal(ours.predict(X), theirs.predict(X))
+    assert ours.coef_.shape == theirs.coef_.shape
 
 
 @rotate(

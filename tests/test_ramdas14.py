@@ -79,9 +79,8 @@ def record(name, G, max_iter, **own):
     alpha, p, lower, upper, status = zip(*seen.values(), strict=True)
     assert np.array_equal(result.trace["iteration"], np.arange(result.n_iter + 1))
     assert np.array_equal(result.iterates, np.array(alpha))
-    assert np.array_equal(result.trace["lower"], lower) and np.array_equal(
-        result.trace["upper"], upper
-    )
+    assert np.array_equal(result.trace["lower"], lower)
+    assert np.array_equal(result.trace["upper"], upper)
     assert set(status[:-1]) <= {"running"} and status[-1] == result.status != "running"
     return Record(np.array(alpha), np.array(p), np.array(lower), np.array(upper), result)
 
@@ -192,9 +191,8 @@ def test_ties_go_to_the_first_row():
     Z, _ = INSTANCES["random, infeasible"]
     for name in ("nkp", "nkp, on", "perceptron", "perceptron, worst"):
         path = record(name, dense(Z), 1)
-        assert np.array_equal(path.alpha[0], np.zeros(len(Z))) and np.array_equal(
-            path.alpha[1], np.eye(len(Z))[0]
-        )
+        assert np.array_equal(path.alpha[0], np.zeros(len(Z)))
+        assert np.array_equal(path.alpha[1], np.eye(len(Z))[0])
         assert np.array_equal(path.p[0], np.full(len(Z), 1.0 / len(Z)))
 
 
@@ -497,15 +495,12 @@ def test_von_neumann_reaches_eps_in_s_over_eps_squared(name, scale):
         path = record("von_neumann", dense(Z), 2000, eps=eps)
         norms = np.linalg.norm(path.p @ Z, axis=1)
         k = np.arange(len(norms))
-        assert (norms[1:] <= np.sqrt(s / k[1:]) * (1 + 1e-12)).all() and (
-            norms[:-1] > eps * (1 - 1e-9)
-        ).all()
+        assert (norms[1:] <= np.sqrt(s / k[1:]) * (1 + 1e-12)).all()
+        assert (norms[:-1] > eps * (1 - 1e-9)).all()
         if path.result.n_iter < 2000:
-            assert (
-                path.result.status == "infeasible"
-                and norms[-1] <= eps * (1 + 1e-9)
-                and len(k) - 1 <= s / eps**2
-            )
+            assert path.result.status == "infeasible"
+            assert norms[-1] <= eps * (1 + 1e-9)
+            assert len(k) - 1 <= s / eps**2
 
 
 @pytest.mark.parametrize("Z, rho", THEOREM)
@@ -583,10 +578,8 @@ def test_the_entropy_prox_has_a_logarithm_where_l2_has_n(name, gamma):
     assert path.result.status == ("separated" if rho > 0 else "infeasible")
     assert (np.array(calls) <= 2 * np.sqrt(2 * s * D) / np.maximum(delta, rho)).all()
     k = np.array(calls[:-1])
-    assert (
-        D[0] == pytest.approx(math.log(len(Z)))
-        and (np.diff(D) <= 1 + np.log((k + 1) * (k + 2) / 2)).all()
-    )
+    assert D[0] == pytest.approx(math.log(len(Z)))
+    assert (np.diff(D) <= 1 + np.log((k + 1) * (k + 2) / 2)).all()
 
 
 @pytest.mark.parametrize("prox", ["l2", "entropy"])
@@ -739,16 +732,12 @@ def test_winnow_separates_within_its_bound_at_a_known_l1_margin(n, d, idle, rho)
     kept = Z.copy()
     bound = 2 * math.log(d + idle) / rho**2
     path = record("winnow", Z, math.ceil(bound), eta=rho)
-    assert (
-        path.result.status == "separated"
-        and path.result.n_iter <= bound
-        and (Z @ path.result.alpha).min() > 0.0
-    )
-    assert (
-        path.result.alpha.shape == (d + idle,)
-        and path.result.p.shape == (n,)
-        and np.array_equal(Z, kept)
-    )
+    assert path.result.status == "separated"
+    assert path.result.n_iter <= bound
+    assert (Z @ path.result.alpha).min() > 0.0
+    assert path.result.alpha.shape == (d + idle,)
+    assert path.result.p.shape == (n,)
+    assert np.array_equal(Z, kept)
     assert (path.lower <= rho).all() and (path.upper >= rho).all()
     slack = 2 * sum(Z.shape) * EPS
     assert np.allclose(path.lower, (Z @ path.alpha.T).min(axis=0), rtol=0, atol=slack)
@@ -767,10 +756,8 @@ def test_winnow_does_not_depend_on_the_lengths_of_rows():
     factors = 2.0 ** np.random.default_rng(0).integers(-30, 30, (20, 1))
     plain = fm.winnow(Z, eta=0.1)
     scaled = fm.winnow(factors * Z, eta=0.1)
-    assert np.array_equal(plain.alpha, scaled.alpha) and (plain.lower, plain.upper) == (
-        scaled.lower,
-        scaled.upper,
-    )
+    assert np.array_equal(plain.alpha, scaled.alpha)
+    assert (plain.lower, plain.upper) == (scaled.lower, scaled.upper)
 
 
 def test_winnow_proves_that_no_weights_separate():

@@ -447,9 +447,8 @@ def test_a_loop_may_read_fields_and_pass_views(loop):
     n = len(G)
     state = np.zeros(n), np.ones(n), np.zeros(n)
     result = fm.drive(G, loop, state, lambda alpha, w, m: (alpha, w), max_iter=5, trace_at=[])
-    assert result.n_iter == 5 and np.array_equal(
-        result.alpha, [5.0 * G.store.matrix[0, 0]] + (n - 1) * [0.0]
-    )
+    assert result.n_iter == 5
+    assert np.array_equal(result.alpha, [5.0 * G.store.matrix[0, 0]] + (n - 1) * [0.0])
     np.testing.assert_allclose(state[2], G.store.matrix.sum(axis=1), atol=1e-12)
 
 

@@ -1513,12 +1513,7 @@ def test_the_figure_of_the_manual_is_added_in_one_place(tmp_path, monkeypatch):
     (tmp_path / "README.md").write_text("")
     page = tmp_path / "figures" / "README.md"
     page.write_text("<!-- gallery: all -->\n<!-- end -->\n<!-- others -->\n<!-- end -->\n")
-    for words in (
-        [ADDED_KEY, "points=50", "--quick"],
-        [ADDED_KEY],
-        ["report"],
-        ["list"],
-    ):
+    for words in ([ADDED_KEY, "points=50", "--quick"], [ADDED_KEY], ["report"], ["list"]):
         result = run(*words, script=tmp_path / "reproduce.py")
         assert result.returncode == 0, result.stderr
     assert ADDED_KEY in result.stdout

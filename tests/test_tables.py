@@ -205,11 +205,9 @@ def test_the_margin_of_a_separator_of_classes_and_its_slacks_is_that_of_its_rows
     rows = [np.kron(np.eye(3)[c] - np.eye(3)[j], x) for x, c, j in others]
     W = (best.alpha @ rows).reshape(3, 3) / best.upper**2
     lower, upper = fm.separator_margin(G, W)
-    assert (
-        lower <= best.upper
-        and lower == pytest.approx(best.lower, rel=1e-9)
-        and upper - lower <= 1e-13 * upper
-    )
+    assert lower <= best.upper
+    assert lower == pytest.approx(best.lower, rel=1e-9)
+    assert upper - lower <= 1e-13 * upper
 
 
 @pytest.mark.parametrize("intercept", [0.0, "free"])
@@ -242,10 +240,8 @@ def test_raw_columns_of_any_unit_are_certified():
         (units, of_units),
     ):
         chosen = fitted(X, y, kernel="linear", C=1.0)
-        assert (
-            chosen.interval_[0] >= chosen.interval_[1] * (1.0 - 1e-6)
-            and chosen.status_ == "certified"
-        )
+        assert chosen.interval_[0] >= chosen.interval_[1] * (1.0 - 1e-6)
+        assert chosen.status_ == "certified"
         sign = np.where(y, 1.0, -1.0)
         f = chosen.decision_function(X)
         objective = 0.5 * np.sum(chosen.coef_**2) + np.sum(np.maximum(0.0, 1.0 - sign * f) ** 2)
