@@ -644,6 +644,18 @@ def test_both_inner_solvers_close_the_gap_of_a_working_set(seed):
         assert norms[1] == pytest.approx(naive.least_norm(Z), rel=1e-10)
 
 
+def test_an_inner_solver_tells_a_witness():
+    Z = np.vstack((np.eye(4), -np.ones((1, 4)))) / 2.0
+    lengths = np.linalg.norm(Z, axis=1)
+    H = dense(Z / lengths[:, None])
+    alpha = np.eye(5)[0]
+    nothing = (np.empty((0, 0)), np.empty(0, np.int64))
+    weights, *_, is_witness = fm._solve_on_faces(
+        H, lengths, np.zeros(5), alpha, Z @ Z[0], *nothing, 10_000, 1e-12, 1e-6
+    )
+    assert is_witness and np.linalg.norm(Z.T @ weights) <= 1e-6 * weights.sum()
+
+
 @pytest.mark.parametrize("intercept", [0.0, "free"])
 def test_the_worst_violators_join_a_working_set(intercept):
     """Those of least margin below the bound, in order, and their entries of H are put beside the old ones."""

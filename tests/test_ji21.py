@@ -176,21 +176,6 @@ def test_momentum_is_done_within_the_root_of_8_ln_n_over_eps(case, kind, scale):
         assert naive.norm(Z, result.p) <= result.upper <= eps
 
 
-@rotate(
-    "case, kind",
-    [name for name, (Z, rho) in PLANTED.items() if rho > 0 and len(Z) < 100],
-    PLAIN,
-    crossed=2,
-)
-def test_momentum_never_says_infeasible_below_the_margin(case, kind):
-    Z, rho = PLANTED[case]
-    for eps in (0.5 * rho, (1 - 1e-6) * rho):
-        result = fm.momentum(form(kind, Z), eps=eps, max_iter=2000, trace_at=[])
-        assert result.status == "max_iter" and result.upper > eps
-    result = fm.momentum(form(kind, Z), eps=1.1 * rho, max_iter=10_000, trace_at=[])
-    assert result.status == "infeasible" and rho * (1 - 1e-9) <= result.upper <= 1.1 * rho
-
-
 def psi_of(xi):
     """psi(xi) = l^{-1}(sum_i l(xi_i)) of the logistic loss, by rows: ln(e^total - 1)."""
     total = np.logaddexp(0, xi).sum(axis=-1)
