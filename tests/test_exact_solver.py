@@ -501,10 +501,10 @@ def test_a_start_of_another_problem_or_algorithm_is_refused_with_a_remedy():
 def test_good_weights_to_begin_with_save_work(kind):
     """Along a path of ridges, each from the last one's weights: by the entries of G that are read."""
     X, y = mnist_sample(3, 5)
-    base = {"dense": fm.gram, "lazy": fm.lazy_gram, "features": fm.features}[kind](X[:200], y[:200])
+    base = {"dense": fm.gram, "lazy": fm.lazy_gram, "features": fm.features}[kind](X[:300], y[:300])
     alpha = None
     read = {"cold": 0.0, "warm": 0.0}
-    for ridge in np.logspace(-3, -1, 6):
+    for ridge in np.logspace(-3, -1, 5):
         G = base.with_ridge(ridge)
         for way, start in (("cold", None), ("warm", alpha)):
             result = fm.max_margin(G, tol=1e-6, start=start)
