@@ -574,52 +574,26 @@ def test_weights_that_underflow_beside_others_are_counted(rows, ridge, alpha):
         assert exact.signed_square(Fraction(lower)) <= exact.exact_interval(wanted, alpha, p)[0]
 
 
-class SinglePrecision(fm.Gram):
-    """Random Fourier features, products in single precision."""
-
-    def __init__(self, seed, unit):
-        rng = np.random.default_rng(seed)
-        X = rng.normal(size=(12, 2)).astype(np.float32)
-        y = rng.choice([-1, 1], 12).astype(np.float32)
-        W = rng.normal(size=(2, 40)).astype(np.float32)
-        b = rng.uniform(0.0, 2.0 * np.pi, 40).astype(np.float32)
-        self.Z = y[:, None] * np.cos(X @ W + b)
-        self.n, self.d = self.Z.shape
-        self.unit = unit
-
-    def _diagonal(self):
-        return (self.Z.astype(np.float64) ** 2).sum(axis=1)
-
-    def _product(self, v):
-        return self.Z @ (v.astype(np.float32) @ self.Z)
-
-
-@pytest.mark.parametrize("name", ["max_margin", "momentum", "subspace_perceptron", "snkp, on"])
-def test_a_class_in_single_precision_says_so_by_its_unit(name):
-    """With 2^-24 every interval holds of the stored rows."""
-    for seed in range(6):
-        G = SinglePrecision(seed, 2.0**-24)
-        result = run(name, G, tol=1e-6)
-        assert not exact.faults(exact.of_rows(G.Z), result, tol=1e-6, eps=1.0)
-
-
-class Precise(SinglePrecision):
-    """The same with products in double precision for certificates."""
+class Precise(exact.Single):
+    """Rows in single precision with products in double precision for certificates."""
 
     def _precise(self, v):
-        Z = self.Z.astype(np.float64)
-        w = v @ Z
-        return w @ w, Z @ w, fm.Rounding.of_rows(*Z.shape)
+        w = v @ self.Z
+        return w @ w, self.Z @ w, fm.Rounding.of_rows(*self.Z.shape)
 
 
 def test_precise_products_narrow_the_intervals_of_single_precision():
+    """Of random Fourier features."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(12, 2))
+    angles = X @ rng.normal(size=(2, 40)) + rng.uniform(0.0, 2.0 * np.pi, 40)
+    Z = (rng.choice([-1, 1], (12, 1)) * np.cos(angles)).astype(np.float32).astype(np.float64)
     widths = {}
-    for make in (SinglePrecision, Precise):
-        G = make(1, 2.0**-24)
-        result = fm.max_margin(G, tol=1e-9)
-        assert not exact.faults(exact.of_rows(G.Z), result, tol=1e-9, eps=1.0)
+    for make in (exact.Single, Precise):
+        result = fm.max_margin(make(Z), tol=1e-9)
+        assert not exact.faults(exact.of_rows(Z), result, tol=1e-9, eps=1.0)
         widths[make] = result.upper - result.lower
-    assert 100 * widths[Precise] < widths[SinglePrecision]
+    assert 100 * widths[Precise] < widths[exact.Single]
 
 
 def test_the_stated_rounding_covers_rows_that_are_themselves_rounded():

@@ -701,37 +701,6 @@ def face_of(roots, m):
     return roots, np.empty((m, m)), np.zeros(m, np.int64), np.zeros(m, np.bool_)
 
 
-@pytest.mark.parametrize("rank", [2, 10, 60])
-@pytest.mark.parametrize("seed", range(4))
-def test_faces_end_at_the_optimum_with_a_true_factor(seed, rank):
-    """From a start with more points than are independent."""
-    rng = np.random.default_rng(seed)
-    m = int(rng.integers(1, 60 if seed % 2 else 9))
-    Z = rows_of(m, rank, seed) + 1.5
-    roots = rng.uniform(0.5, 1.0, m)
-    H = dense(Z / np.linalg.norm(Z, axis=1)[:, None])
-    x = rng.random(m) * (rng.random(m) < 0.7)
-    face = face_of(roots, m)
-    before = 0.5 * x @ H @ x - (x / roots).sum()
-    k, _ = fm._walk_faces(H, face, np.zeros(m), -x, x, H @ x - 1 / roots, 0, 10_000, 1e-13, 1e-7)
-    _, L, P, inside = face
-    if k >= 0:
-        P = P[:k]
-        L = np.tril(L[:k, :k])
-        assert len(set(P.tolist())) == k and set(np.flatnonzero(inside)) == set(P.tolist())
-        np.testing.assert_allclose(L @ L.T, H[np.ix_(P, P)], atol=1e-10)
-    else:
-        assert (x >= 0).all() and np.sqrt(max(x @ H @ x, 0.0)) <= 1e-7 * (x / roots).sum()
-        return
-    assert not x[~inside].any() and (x >= 0).all()
-    g = H @ x - 1 / roots
-    assert 0.5 * x @ H @ x - (x / roots).sum() <= before + 1e-9
-    assert np.abs(g[P]).max(initial=0.0) <= 1e-6 and g.min() >= -1e-6
-    if m < 9:
-        wanted = naive.least_norm(Z * (roots / np.linalg.norm(Z, axis=1))[:, None])
-        assert np.sqrt(x @ H @ x) / (x / roots).sum() == pytest.approx(wanted, rel=1e-8)
-
-
 @pytest.mark.parametrize("kind", ["features", "sparse"])
 @pytest.mark.parametrize(
     "ridge",

@@ -196,28 +196,6 @@ def test_ties_go_to_the_first_row():
         assert np.array_equal(path.p[0], np.full(len(Z), 1.0 / len(Z)))
 
 
-@rotate(
-    "name, kind", LONG_RUNS + ["random, infeasible", "feasible", "copies", "one dimension"], PLAIN
-)
-def test_von_neumann_line_search_is_exact(name, kind):
-    """The next point is the best of a fine grid on a segment to the row of least margin; ||p_k||_G never grows."""
-    G, Z = representation_and_rows(name, kind)
-    path = record("von_neumann", G, 100, eps=1e-6)
-    W = np.asarray(path.p, LONG) @ Z
-    squares = (W * W).sum(axis=1)
-    s = squared_length(Z)
-    assert (np.diff(squares) <= 4 * EPS * s).all()
-    grid = np.linspace(0, 1, 1001)[:, None]
-    for k in range(len(W) - 1):
-        moved = np.flatnonzero(path.p[k + 1] > path.p[k] * (1 + 1e-12) + 1e-15)
-        assert len(moved) <= 1
-        m = Z @ W[k]
-        for j in moved:
-            assert m[j] <= m.min() + 40 * EPS * s
-            points = (1 - grid) * W[k] + grid * Z[j]
-            assert squares[k + 1] <= (points * points).sum(axis=1).min() + 40 * EPS * s
-
-
 # --- Frank-Wolfe from a vertex --------------------------------------------------------------------------
 
 
@@ -240,16 +218,6 @@ def test_pairwise_steps_are_exact(name, kind):
             made = naive.exchanged(G, p, j, a)
             error = min(error, np.abs(G @ (made - new)).max() / s)
         assert error <= 1e-13
-
-
-@rotate("algorithm, name, kind", VERTEX, INSTANCES, PLAIN, crossed=2)
-def test_frank_wolfe_never_gains_length(algorithm, name, kind):
-    G, Z = representation_and_rows(name, kind)
-    path = record(algorithm, G, 60, eps=1e-6 * math.sqrt(squared_length(Z)))
-    s = squared_length(Z)
-    assert (np.diff(np.square(np.asarray(path.p, LONG) @ Z).sum(axis=1)) <= 4 * EPS * s).all()
-    assert (path.p >= 0.0).all() and np.abs(path.p.sum(axis=1) - 1.0).max() <= 100 * EPS
-    assert np.count_nonzero(path.p[0]) == 1
 
 
 # --- the lemmas -----------------------------------------------------------------------------------------
