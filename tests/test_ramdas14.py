@@ -94,7 +94,6 @@ ALGORITHMS = ("perceptron", "nkp", "von_neumann", "frank_wolfe", "snkp", "snkpvn
 OURS = [name for name in CALLS if algorithm_of(name) in ALGORITHMS]
 SMOOTHED = [name for name in OURS if CALLS[name].cost == "product"]
 COLUMNS = [name for name in OURS if CALLS[name].cost == "column"]
-VERTEX = [name for name in OURS if algorithm_of(name) == "frank_wolfe"]
 
 
 def twin_of(name, Z, steps, **own):
