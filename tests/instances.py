@@ -226,6 +226,19 @@ def pairs(Z):
     return fm.pair_gram(dense(Z), np.zeros(len(Z)), 2)
 
 
+def pair_rows(X, labels, k):
+    """The rows x (x) (e_y - e_j), in the order of the pairs."""
+    rows = []
+    for x, y in zip(X, labels, strict=True):
+        for j in range(k):
+            if j != y:
+                row = [0] * (k * len(x))
+                row[y * len(x) : (y + 1) * len(x)] = x
+                row[j * len(x) : (j + 1) * len(x)] = [-value for value in x]
+                rows.append(row)
+    return rows
+
+
 def features(Z):
     """By rows that have their signs already."""
     return fm.features(Z, 1, normalize=None)

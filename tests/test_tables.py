@@ -8,7 +8,7 @@ from fractions import Fraction
 import exact
 import numpy as np
 import pytest
-from instances import check_raises, free, in_file, meet, threads
+from instances import check_raises, free, in_file, meet, pair_rows, threads
 
 import fastmargin as fm
 
@@ -201,8 +201,7 @@ def test_the_margin_of_a_separator_of_classes_and_its_slacks_is_that_of_its_rows
     labels = rng.integers(0, 3, 60)
     G = fm.pair_gram(fm.features(X, normalize=None), labels, 3, ridge=0.5)
     best = fm.max_margin(G, tol=1e-12)
-    others = ((x, c, j) for x, c in zip(X, labels, strict=True) for j in range(3) if j != c)
-    rows = [np.kron(np.eye(3)[c] - np.eye(3)[j], x) for x, c, j in others]
+    rows = pair_rows(X.tolist(), labels, 3)
     W = (best.alpha @ rows).reshape(3, 3) / best.upper**2
     lower, upper = fm.separator_margin(G, W)
     assert lower <= best.upper
