@@ -839,7 +839,7 @@ def test_low_rank_preconditions_and_misses_what_it_says(active, intercept):
 )
 def test_products_in_single_precision_are_those_of_the_kernel(options):
     """Of more rows and columns than are evaluated at a time."""
-    n = 1300
+    n = 1130
     X, y = noisy(n)
     G = fm.lazy_gram(X, y, **options)
     blocks = fm._SingleBlocks(G, np.arange(n))
