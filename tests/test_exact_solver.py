@@ -656,6 +656,15 @@ def test_an_inner_solver_tells_a_witness():
     assert is_witness and np.linalg.norm(Z.T @ weights) <= 1e-6 * weights.sum()
 
 
+def test_weights_beyond_single_precision_are_given_back():
+    H, lengths, alpha, m, _ = working_set(20, 5, 0)
+    alpha *= 1e300
+    weights, steps = fm._solve_by_pairs(
+        H.astype(np.float32), lengths, np.zeros(20), alpha, m, 1e-4, 100
+    )
+    assert np.array_equal(weights, alpha) and steps == 100
+
+
 @pytest.mark.parametrize("intercept", [0.0, "free"])
 def test_the_worst_violators_join_a_working_set(intercept):
     """Those of least margin below the bound, in order, and their entries of H are put beside the old ones."""
@@ -826,6 +835,16 @@ def test_low_rank_preconditions_and_misses_what_it_says(active, intercept):
     np.testing.assert_allclose(
         low_rank.preconditioner()(v), wanted, rtol=0, atol=1e-6 * np.abs(wanted).max()
     )
+
+
+def test_low_rank_starts_at_the_minimum_over_its_features():
+    rng = np.random.default_rng(1)
+    F = rng.normal(size=(400, 7))
+    ridge = rng.uniform(0.5, 2.0, 400)
+    m, norm2 = fm._LowRank(F, ridge).minimize()
+    w, _, _ = fm._newton_in_coordinates(F, ridge, np.ones(7), np.zeros(7))
+    np.testing.assert_allclose(m, F @ w, atol=0.05)
+    assert fm._objective(m, norm2, ridge) <= fm._objective(F @ w, w @ w, ridge) * (1 + 1e-3)
 
 
 @pytest.mark.parametrize(
