@@ -16,8 +16,8 @@
     figures             test_figures, of the papers; test_studies, our own; test_networks
 
 Generic tests run over the calls and instances of instances.py, laws over the random problems of exact.py.  The
-fixtures: a single thread; and for the tests of reproduce.py no network, an empty cache, and quick runs that all of them
-share.
+fixtures: a single thread; packages of others; and for the tests of reproduce.py no network, an empty cache, and quick
+runs that all of them share.
 """
 
 import hashlib
@@ -38,6 +38,16 @@ def one_thread():
     """On small instances threads only wait for each other; that they change no bit is tested where this is not used."""
     with threads(1):
         yield
+
+
+@pytest.fixture
+def sp():
+    return pytest.importorskip("scipy.sparse")
+
+
+@pytest.fixture
+def pd():
+    return pytest.importorskip("pandas")
 
 
 @pytest.fixture

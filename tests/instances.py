@@ -226,6 +226,19 @@ def pairs(Z):
     return fm.pair_gram(dense(Z), np.zeros(len(Z)), 2)
 
 
+def pair_rows(X, labels, k):
+    """The rows x (x) (e_y - e_j), in the order of the pairs."""
+    rows = []
+    for x, y in zip(X, labels, strict=True):
+        for j in range(k):
+            if j != y:
+                row = [0] * (k * len(x))
+                row[y * len(x) : (y + 1) * len(x)] = x
+                row[j * len(x) : (j + 1) * len(x)] = [-value for value in x]
+                rows.append(row)
+    return rows
+
+
 def features(Z):
     """By rows that have their signs already."""
     return fm.features(Z, 1, normalize=None)
@@ -292,12 +305,16 @@ class Csr:
         pass
 
 
-def mapped(Z, dtype=np.float64):
-    """By a file, which is gone as soon as nothing refers to it."""
+def in_file(X, dtype=np.float64):
+    """Points in a file, which is gone as soon as nothing refers to it."""
     with tempfile.TemporaryFile() as file:
-        X = np.memmap(file, dtype, shape=np.shape(Z))
-    X[:] = Z
-    return fm.features(X, 1, normalize=None)
+        points = np.memmap(file, dtype, shape=np.shape(X))
+    points[:] = X
+    return points
+
+
+def mapped(Z, dtype=np.float64):
+    return features(in_file(Z, dtype))
 
 
 class Rows:
@@ -632,9 +649,8 @@ def same_rows(name, held, fresh, same_p=True):
             held[side], fresh[side], rtol=1e-8, atol=1e-7 * (fresh["lower"].min() <= 0.0)
         )
     if not CALLS[name].held:
-        assert np.array_equal(held["upper"], fresh["upper"]) and np.array_equal(
-            held["lower"], fresh["lower"]
-        )
+        assert np.array_equal(held["upper"], fresh["upper"])
+        assert np.array_equal(held["lower"], fresh["lower"])
 
 
 def same_result(a, b, rtol=0.0):

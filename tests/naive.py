@@ -501,16 +501,6 @@ def nesterov_on_the_dual(Z):
         t += 1
 
 
-def heavy_ball(Z, step, beta):
-    """Not in the module: softmax steps of length step/s with inertia beta."""
-    G = gram(Z)
-    alpha, v = np.zeros((2, len(Z)), LONG)
-    while True:
-        yield alpha, distribution(alpha), ""
-        v = beta * v + step / G.diagonal().max() * softmax(-G @ alpha)
-        alpha = alpha + v
-
-
 def batch_perceptron(Z, averaged=True):
     G = gram(Z)
     n = len(Z)

@@ -301,14 +301,6 @@ def test_lemma_5_3_the_dual_never_increases(name, lam):
                 assert (left <= right + slack + rounding).all(), (step, lam0)
 
 
-@all_separable
-def test_the_exact_solver_finds_the_planted_separator(name):
-    Z, rho = PLANTED[name]
-    w, c = optimum(Z)
-    np.testing.assert_allclose(w * rho, planted_separator(name) * rho, rtol=0, atol=1e-12 / rho)
-    assert abs(c.sum() * rho**2 - 1.0) <= 1e-12 / rho
-
-
 ALONG_A_RUN = {
     "diagonal": fm.diagonal_descent,
     "inertial": lambda G, **options: fm.inertial_diagonal_descent(G, accel=3.0, **options),
@@ -401,46 +393,6 @@ def test_theorem_5_1_distances_to_the_solution_never_increase(name):
     assert (gap[1:] + away[1:] <= away[:-1] + slack[1:]).all()
     # and therefore D(u_t) - D(u*) <= ||u*||^2 / (2 gamma t)
     assert (gap[1:] <= away[0] / np.arange(1, 151) + slack[1:]).all()
-
-
-def hoffman(Z):
-    """(5.3): the rows in use are some of E = [Z 1]' and, the worst, signed unit vectors, n in all."""
-    E = np.column_stack((Z, np.ones(len(Z)))).T
-    n = len(Z)
-    least = math.inf
-    for size in range(1, min(E.shape) + 1):
-        units = np.array(
-            [np.eye(n)[list(rest)] for rest in itertools.combinations(range(n), n - size)]
-        )
-        for used in itertools.combinations(E, size):
-            rows = np.concatenate((units, np.broadcast_to(used, (len(units), size, n))), axis=1)
-            sizes = np.linalg.svd(rows, compute_uv=False)[:, -1]
-            least = np.min(sizes, where=sizes > 1e-10, initial=least)
-    return 1.0 / least
-
-
-@pytest.mark.parametrize(
-    "name", ["one point", "one dimension", "copies", "shifted cross-polytope", "unequal weights"]
-)
-def test_theorem_5_1_distances_and_dual_gaps_fall_with_its_constants(name):
-    """C is ||w*||: (5.4), (5.2) and (5.20) lack a factor 2 of <1, u_0 - u*>, without which C = 0 at u_0 = 0."""
-    Z, rho = PLANTED[name]
-    (w, c) = optimum(Z)
-    norm = np.linalg.norm(Z, 2)
-    k = np.arange(1, 201)
-    level = 3.0 * math.sqrt(0.5) / rho + math.sqrt(2.0) * norm * 2.0 * np.linalg.norm(c)
-    mu = 1.0 / (8.0 * hoffman(Z) ** 2 * (level**2 + 2.0))
-    fall = (1.0 + mu / norm**2) ** (-k / 2.0)
-    alphas, _ = whole_run(
-        fm.diagonal_descent, dense(Z), 200, lam0=1.0 / np.linalg.norm(c), step=norm**-2
-    )
-    gap = dual(Z, alphas)[1:] + 0.5 / rho**2
-    slack = 1e-12 / rho**2
-    assert (gap <= 0.5 * (fall / rho) ** 2 + slack).all()  # (5.17)
-    assert (np.linalg.norm(alphas[1:] @ Z - w, axis=1) <= fall / rho + slack).all()  # (5.4)
-    late = math.log(4.0) / math.log1p(mu / norm**2)
-    assert late > 100.0  # so small is mu that the bounds say little but that nothing grows
-    check_directions(Z, w, alphas, fall / rho, late)  # (5.5), (5.6), (5.20)
 
 
 def linear_fit(t, e):
@@ -541,10 +493,8 @@ def test_with_restarts_the_rate_is_that_of_the_root(accel, condition):
         )
         taken[restart] = (away < 1e-10).argmax() if away.min() < 1e-10 else T
     plain = away_from_the_first_axis(Z, fm.diagonal_descent, T)
-    assert (
-        0 < taken[True] < math.log(1e10) / (0.5 * math.sqrt(contraction))
-        and plain[taken[True]] > 1e-8
-    )
+    assert 0 < taken[True] < math.log(1e10) / (0.5 * math.sqrt(contraction))
+    assert plain[taken[True]] > 1e-8
     assert taken[True] < 0.8 * taken[False]
 
 
@@ -606,10 +556,8 @@ def test_the_limit_is_the_maximum_margin(accel, lam, kind):
         w = planted_separator(name)
         tol = 1e-12 if accel is None else 1e-7  # inertia oscillates: no linear rate
         np.testing.assert_allclose(Z.T @ result.alpha, w, rtol=0, atol=tol * np.linalg.norm(w))
-        assert (
-            abs(result.alpha.sum() * rho**2 - 1.0) <= 10 * tol
-            and abs(np.linalg.norm(w) * rho - 1.0) <= 1e-14
-        )
+        assert abs(result.alpha.sum() * rho**2 - 1.0) <= 10 * tol
+        assert abs(np.linalg.norm(w) * rho - 1.0) <= 1e-14
         assert rho - result.lower <= 10 * tol * rho and result.upper - rho <= 10 * tol * rho
         np.testing.assert_allclose(result.p, result.alpha / result.alpha.sum(), rtol=4 * EPS)
 
@@ -803,12 +751,6 @@ def test_step_none_is_that_step(kind, accel):
 # WITHOUT A MARGIN, AND COUNTS OF PRODUCTS
 # ======================================================================================================
 
-ALL = {
-    "diagonal": fm.diagonal_descent,
-    "inertial": fm.inertial_diagonal_descent,
-    "homotopic": fm.homotopic_subgradient,
-}
-
 
 def allowed_rounding(upper, scale, rho):
     """Of a dense G, with p = alpha: m is off by a few EPS s, ||p||_G^2 too, and lower is m / ||p||_G."""
@@ -861,7 +803,3 @@ def test_schedules_that_leave_the_range_of_floating_point_end_at_the_margin(kind
     # A penalty beyond the range is a box of no width: alpha = 0, and the certificate is that of the start.
     result = descend(G, accel, lam=lambda t: 1e10, lam0=1e308, max_iter=20)
     assert not result.alpha.any() and result.lower == pytest.approx(-1.0, rel=1e-13)
-
-
-def test_exponents_may_add_up_to_one():
-    assert fm.homotopic_subgradient(np.eye(3), a=0.5, b=0.5, max_iter=3).n_iter == 3

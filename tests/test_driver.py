@@ -82,9 +82,8 @@ def test_the_default_trace_has_16_rows_a_decade(name, kind):
         assert at[0] == 0 and at[-1] == result.n_iter and (np.diff(at) > 0).all()
         assert (np.diff(result.trace["seconds"]) >= 0).all()
         assert (np.diff(result.trace["products"]) > 0).all()
-        assert 0.0 <= result.trace["seconds"][0] and (
-            result.trace["seconds"][0] == 0.0 or call.start is None
-        )
+        assert 0.0 <= result.trace["seconds"][0]
+        assert result.trace["seconds"][0] == 0.0 or call.start is None
         if call.cost:
             assert claims(name, len(ENDURING), result.trace["products"], at)
             assert result.n_iter == max_iter and result.status == "max_iter"
@@ -190,9 +189,8 @@ def test_where_a_run_halts_does_not_depend_on_checkpoints(name, kind, case):
         assert results[0].status == other.status and other.n_iter <= results[0].n_iter
         if CALLS[name].witness or results[0].status != "infeasible":
             assert results[0].n_iter == other.n_iter
-            assert np.array_equal(results[0].alpha, other.alpha) and np.array_equal(
-                results[0].p, other.p
-            )
+            assert np.array_equal(results[0].alpha, other.alpha)
+            assert np.array_equal(results[0].p, other.p)
 
 
 # These have a number for each iteration that is allowed.
@@ -234,11 +232,9 @@ def test_every_round_of_max_margin_is_a_row():
     assert long.trace["iteration"].tolist() == list(range(long.n_iter + 1))
     for k in range(long.n_iter):
         short = fm.max_margin(fm.features(Z, 1, normalize=None), tol=1e-12, max_iter=k)
-        assert (
-            short.n_iter == k
-            and short.status == "max_iter"
-            and np.array_equal(short.alpha, long.iterates[k])
-        )
+        assert short.n_iter == k
+        assert short.status == "max_iter"
+        assert np.array_equal(short.alpha, long.iterates[k])
 
 
 @driven
@@ -307,11 +303,9 @@ def test_callback_sees_every_checkpoint(name, kind, case):
     assert len(calls) <= len(seen) + 1
     assert calls == ["running"] * (len(calls) - 1) + [result.status]
     for k, partial in enumerate(seen.values()):
-        assert (
-            isinstance(partial, fm.Result)
-            and len(partial.trace) == k + 1
-            and partial.iterates is None
-        )
+        assert isinstance(partial, fm.Result)
+        assert len(partial.trace) == k + 1
+        assert partial.iterates is None
         assert np.array_equal(partial.trace, result.trace[: k + 1])
         assert np.array_equal(partial.alpha, result.iterates[k])
         assert (partial.lower, partial.upper) == tuple(result.trace[["lower", "upper"]][k])
@@ -357,9 +351,8 @@ def test_a_callback_that_returns_true_stops_the_run(name, kind):
                 at + 1,
                 at + 1,
             )
-        assert np.array_equal(result.alpha, full.iterates[at]) and np.array_equal(
-            result.p, seen[-1].p
-        )
+        assert np.array_equal(result.alpha, full.iterates[at])
+        assert np.array_equal(result.p, seen[-1].p)
         if full.status == "rounding" and at == full.n_iter:  # which shows after the callback
             continue
         assert seen[-1].status == ("running" if at < full.n_iter else full.status)
@@ -444,9 +437,8 @@ def test_a_run_that_is_over_is_over(name, kind, case):
     if whole.status == "max_iter":
         assert whole.n_iter == 3000 < again.n_iter
     else:
-        assert again.status == whole.status and again.n_iter <= whole.n_iter + (
-            CALLS[name].cost is None
-        )
+        assert again.status == whole.status
+        assert again.n_iter <= whole.n_iter + (CALLS[name].cost is None)
         assert np.array_equal(again.alpha, whole.alpha) and np.array_equal(again.p, whole.p)
 
 
@@ -500,10 +492,8 @@ def test_a_smaller_accuracy_takes_a_run_on(name):
     start = run(name, G, max_iter=5000, **{key: 1e-2})
     again = run(name, G, max_iter=5000, **{key: 1e-2}, start=start)
     on = run(name, G, max_iter=5000, **{key: 1e-3}, start=start)
-    assert (
-        start.status == again.status == on.status == "infeasible"
-        and again.n_iter == start.n_iter < on.n_iter
-    )
+    assert start.status == again.status == on.status == "infeasible"
+    assert again.n_iter == start.n_iter < on.n_iter
     assert on.upper <= 1e-3 < start.upper <= 1e-2
     if not name.startswith("isnkpvn"):  # whose calls depend on eps
         whole = run(name, G, max_iter=5000, **{key: 1e-3})
@@ -536,9 +526,8 @@ def test_the_step_and_the_penalties_of_a_resumed_descent(algorithm):
     kept, given, other = (
         algorithm(G, max_iter=20, start=start, step=step).alpha for step in (None, 0.01, 0.02)
     )
-    assert np.array_equal(kept, algorithm(G, max_iter=30, step=0.01).alpha) and np.array_equal(
-        given, kept
-    )
+    assert np.array_equal(kept, algorithm(G, max_iter=30, step=0.01).alpha)
+    assert np.array_equal(given, kept)
     assert not np.array_equal(other, kept)
     check_raises(
         lambda: algorithm(G, max_iter=21, start=start, lam=penalties),
@@ -694,9 +683,8 @@ def test_the_trace_and_the_result_are_made_of_what_drive_is_given():
         products=lambda k: 10.0 + k / 2,
         interval=lambda G, a, q, precise: fm.Bounds(a[1], a[1] + q[0], 0.0),
     )
-    assert result.trace["products"].tolist() == [10.0, 11.0, 12.0] and result.trace[
-        "iteration"
-    ].tolist() == [0, 2, 4]
+    assert result.trace["products"].tolist() == [10.0, 11.0, 12.0]
+    assert result.trace["iteration"].tolist() == [0, 2, 4]
     assert result.trace["seconds"][0] == 7.0 and (result.trace["seconds"] >= 7.0).all()
     assert (result.lower, result.upper) == (3.0, 3.5) and np.array_equal(result.p, p)
     assert not np.shares_memory(result.alpha, alpha) and not np.shares_memory(result.p, p)
@@ -805,9 +793,9 @@ def test_nan_among_the_margins_alone_is_told():
 def test_a_result_prints_on_one_line(name, kind):
     result = run(name, form(kind, EASY), max_iter=40)
     text = repr(result)
-    assert (
-        text.startswith(f"Result({result.status!r}: ") and text.endswith(")") and "\n" not in text
-    )
+    assert text.startswith(f"Result({result.status!r}: ")
+    assert text.endswith(")")
+    assert "\n" not in text
     assert f"{result.n_iter} iteration" in text
     if result.status != "infeasible":
         below, above = map(Fraction, re.search(r"(\S+) <= rho <= ([^\s,]+)", text).groups())

@@ -25,7 +25,7 @@ import numba
 import numpy as np
 import pytest
 from exact import Problem, faults, floats_around, judge, of_rows, problems, random_problems
-from instances import CALLS, Own, algorithm_of, form, free, run, some
+from instances import CALLS, Own, algorithm_of, form, free, pair_rows, run, some
 
 import fastmargin as fm
 
@@ -356,10 +356,8 @@ def test_the_judge_sees_a_state_of_another_iteration():
     part = call(max_iter=5)
     assert found(part) == []
     wrong = found(part._replace(n_iter=4))
-    assert (
-        "partial result: alpha is not that of n_iter iterations" in wrong
-        and "going on: not as a whole run" in wrong
-    )
+    assert "partial result: alpha is not that of n_iter iterations" in wrong
+    assert "going on: not as a whole run" in wrong
     *origin, arrays = part.state
     moved = part._replace(state=(*origin, [array + (k == 1) for k, array in enumerate(arrays)]))
     assert "going on: not as a whole run" in found(moved)
@@ -635,17 +633,13 @@ def test_class_weights_that_are_rounded_cost_digits_of_margins():
     X = np.array([[28541.0, 12468.0], [25888.0, 11404.0], [-5190.0, -1060.0]])
     labels = [1, 0, 0]
     G = fm.pair_gram(fm.features(X, normalize=None), labels, 3)
-    pairs = [(i, j) for i in range(3) for j in range(3) if j != labels[i]]
-    Z = [np.kron(np.eye(3)[labels[i]] - np.eye(3)[j], X[i]) for i, j in pairs]
-    exact_G = of_rows(np.array(Z))
+    exact_G = of_rows(np.array(pair_rows(X.tolist(), labels, 3)))
     exact_G = exact_G._replace(unit=exact_G.unit / 2)
+    square = exact.signed_square_of_margin(exact_G)
     p = exact.best_point(exact_G)
     for precise in (False, True):
-        margin, norm = exact.exact_interval(exact_G, p, p)
-        lower, upper = fm.certificate(G, p, p, precise=precise)
-        assert exact.signed_square(Fraction(lower)) <= margin and norm <= exact.signed_square(
-            Fraction(upper)
-        )
+        ends = fm.certificate(G, p, p, precise=precise)
+        assert not exact.interval_faults(exact_G, square, *ends, p, p)
 
 
 # ======================================================================================================
@@ -688,9 +682,7 @@ def random_pairs_with_cost(rng):
     cost = 10.0 ** rng.uniform(-8, 8) * 10.0 ** rng.uniform(0, 2, 2 * n_points)
     K = fm.features(X, normalize=None) if rng.random() < 0.7 else fm.Gram(X @ X.T)
     G = fm.pair_gram(K, labels, 3, cost=cost)
-    pairs = [(i, j) for i in range(n_points) for j in range(3) if j != labels[i]]
-    Z = [np.kron(np.eye(3)[labels[i]] - np.eye(3)[j], X[i]) for i, j in pairs]
-    exact_G = of_rows(np.array(Z))
+    exact_G = of_rows(np.array(pair_rows(X.tolist(), labels, 3)))
     return G, exact_G._replace(unit=exact_G.unit / 2), list(map(Fraction, cost.tolist()))
 
 

@@ -4,7 +4,6 @@ import functools
 import itertools
 import math
 import tracemalloc
-from fractions import Fraction
 
 import exact
 import naive
@@ -31,7 +30,6 @@ from instances import (
     rows_of,
     same_result,
     scale_of,
-    simplex,
     sparse,
     two_classes,
     without_margin,
@@ -82,7 +80,7 @@ def check_answer_where_all_support(G, v, result, tol):
     assert np.sqrt(off @ (G @ off)) <= off_the_best(result.upper**2, result.lower)
 
 
-@rotate("seed, kind, tol", range(40), REPRESENTATIONS, TOLERANCES, crossed=2)
+@rotate("seed, kind, tol", range(40), REPRESENTATIONS, TOLERANCES)
 def test_the_margin_is_the_least_norm_over_all_supports(seed, kind, tol):
     """Random small problems of every sort; the least norm over all affinely independent supports."""
     rng = np.random.default_rng(seed)
@@ -196,23 +194,11 @@ def test_margins_with_more_points_on_a_face_than_it_needs_are_found(case, kind):
 
 
 @every_representation
-@pytest.mark.parametrize(
-    "case", [cross_polytope(20), simplex(30), cross_polytope(12, 0.2), cube(5)], ids=range(4)
-)
-def test_points_around_the_origin_have_a_mixture_at_it(case, kind):
-    Z = case[0] if case[1] < 0 else case[0] - 2 * np.eye(5)[0]  # the cube around the origin
-    G = form(kind, Z)
-    result = fm.max_margin(G)
-    assert result.status == without_margin(G) and np.linalg.norm(Z.T @ result.p) <= 1e-7
-    assert result.lower < 0
-
-
-@every_representation
 @pytest.mark.parametrize("offset", [3000.0, 4000.0, 6000.0, 1e5])
 def test_intervals_hold_for_points_too_much_alike_for_single_precision(kind, offset):
     """Far from 0: intervals hold the margin, and nothing overflows."""
     rng = np.random.default_rng(1)
-    for _ in range(20):
+    for _ in range(5):
         X = rng.normal(size=(60, 4))
         y = np.where(X[:, 0] > 0, 1.0, -1.0)
         X[:, 0] += 0.3 * y
@@ -233,56 +219,6 @@ def test_an_interval_holds_for_points_that_rounding_does_not_tell_apart(start):
     rows = np.array([[s * (start + k), s] for k, s in enumerate((-1.0, -1.0, 1.0, 1.0))])
     result = fm.max_margin(fm.features(rows, 1, normalize=None))
     assert result.lower <= 0.5 / math.hypot(start + 1.5, 1.0) <= result.upper * (1 + 1e-12)
-
-
-@pytest.mark.parametrize(
-    "intercept, decades, offset",
-    [(0.0, 4.0, 0.0), (1.0, 4.0, 0.0), ("free", 4.0, 0.0), (1.0, 0.0, 1e5), ("free", 4.0, 1e5)],
-)
-def test_columns_in_unlike_units_have_one_answer(intercept, decades, offset):
-    """Dense and sparse rows, and the classifier, certify the same margin; a matrix contradicts none of it."""
-    rng = np.random.default_rng(5)
-    for _ in range(5):
-        X = rng.normal(size=(60, 4))
-        w = rng.normal(size=4)
-        y = np.where(X @ w > 0.0, 1, -1)
-        X = (X + 0.2 * np.outer(y, w)) * 10.0 ** rng.uniform(-decades, decades, 4) + offset
-        form = {"normalize": None, "intercept": intercept}
-        answers = [fm.max_margin(fm.features(points, y, **form)) for points in (X, Csr(X))]
-        matrix = fm.max_margin(fm.gram(X, y, kernel="linear", **form))
-        assert meet(matrix, answers[0])
-        assert matrix.status != "infeasible"
-        for result in answers:
-            assert result.status == "certified" and result.lower > 0.0
-            assert result.upper == pytest.approx(answers[0].upper, rel=1e-6)
-        G = fm.features(X, y, **form)
-        scores = G.decision_function(answers[0], X)
-        assert (y * scores > 0.0).all()
-        options = {
-            "fit_intercept": intercept != 0.0,
-            "intercept_scaling": 1.0 if intercept == 1.0 else None,
-        }
-        chosen = fm.MaxMarginClassifier("linear", C=math.inf, **options).fit(X, y)
-        assert chosen.status_ == "certified" and chosen.score(X, y) == 1.0
-        assert chosen.interval_[1] == pytest.approx(answers[0].upper, rel=1e-6)
-
-
-def test_a_separator_has_the_margin_that_is_stated():
-    """In exact arithmetic, of rows that no weights in double precision separate as well."""
-    rng = np.random.default_rng(2)
-    found = 0
-    for _ in range(40):
-        rows = rng.integers(-300_000, 300_000, (5, 3))
-        rows[:, 2] = rng.integers(1, 4, 5)
-        result = fm.max_margin(fm.features(rows.astype(float), 1, normalize=None), tol=1e-9)
-        if result.separator is None:
-            continue
-        found += 1
-        w = [Fraction(float(x)) for x in result.separator]
-        least = min(exact.dot(w, map(int, row)) for row in rows)
-        assert least > 0 and least**2 >= Fraction(result.lower) ** 2 * exact.dot(w, w)
-        assert result.status == "certified" and result.bias == 0.0
-    assert found
 
 
 def unlike_columns(n, d):
@@ -310,19 +246,6 @@ def test_the_search_by_coordinates_calls_back_and_can_be_stopped():
     stopped = fm.max_margin(G, callback=lambda partial: partial.separator is not None)
     assert stopped.status == "stopped" and not stopped.note
     assert alone.lower > stopped.lower and stopped.upper >= alone.lower
-
-
-def test_the_search_by_coordinates_has_a_limit_of_work(monkeypatch):
-    """A limit that leaves no step ends with the run's own answer, one of a few steps with no worse one."""
-    G = unlike_columns(30, 20)
-    alone = fm.max_margin(G)
-    steps = 60 * 90 * 90  # of one step
-    for limit in (0, 3 * steps, 100 * steps):
-        monkeypatch.setattr(fm, "_LONGEST_SEARCH", limit)
-        result = fm.max_margin(G)
-        assert meet(result, alone)
-        assert result.separator is None or result.lower > 0.0
-        assert limit or (result.separator is None and result.status in ("rounding", "infeasible"))
 
 
 def test_rounding_is_not_taken_for_a_proof():
@@ -355,14 +278,7 @@ def test_a_first_point_of_zeros_without_a_ridge_is_the_witness(classes):
     assert result.status == "infeasible" and result.p[0] > 0.999
 
 
-def test_all_weights_are_those_of_the_linear_system():
-    X = np.random.default_rng(2).normal(size=(300, 8)) * 4
-    G = np.asarray(fm.gram(X, kernel="rbf", gamma=0.5))
-    v = naive.solved(G, np.ones(300))
-    check_answer_where_all_support(G, v, fm.max_margin(G, tol=1e-12), 1e-12)
-
-
-@rotate("n, d, gap, kind", [300, 1200], [3, 40], [0.5, 4.0, 9.0], REPRESENTATIONS, crossed=3)
+@rotate("n, d, gap, kind", [300, 1200], [3, 40], [0.5, 4.0, 9.0], REPRESENTATIONS, crossed=2)
 def test_random_classes_are_certified_or_have_no_separator(n, d, gap, kind):
     """More points than a working set holds; separable or not."""
     X, y = two_classes(n, d, gap, seed=n + d)
@@ -377,17 +293,6 @@ def test_random_classes_are_certified_or_have_no_separator(n, d, gap, kind):
             check_answer(Z, result, tol, kind)
 
 
-@pytest.mark.parametrize("digits", [(0, 1), (3, 5)])
-def test_the_margin_of_images_meets_the_interval_of_momentum(digits):
-    """The bundled images; the sample of 3 against 5 is small enough to be separable, which the certificate tells."""
-    X, y = mnist_sample(*digits)
-    G = fm.features(X, y, normalize="max")
-    result = fm.max_margin(G, tol=1e-9)
-    check_answer(G.coordinates(), result, 1e-9, "features")
-    rough = fm.momentum(G, max_iter=300)
-    assert meet(rough, result)
-
-
 # ======================================================================================================
 # WHAT IT MUST SURVIVE
 # ======================================================================================================
@@ -400,11 +305,9 @@ def test_margins_are_certified_at_any_size_around_that_of_blocks(n, kind):
     lengths = 1.0 + np.arange(n)[:, None]
     tol = reachable(kind, 1e-12, n**2, 1.0)
     result = fm.max_margin(form(kind, lengths * [[0.6, 0.8]]), tol=tol)
-    assert (
-        result.status == "certified"
-        and abs(result.upper - 1.0) <= tol
-        and abs(result.p[0] - 1.0) <= tol
-    )
+    assert result.status == "certified"
+    assert abs(result.upper - 1.0) <= tol
+    assert abs(result.p[0] - 1.0) <= tol
     Z = rows_of(n, 3, seed=n) + [1.0, 2.0, 3.0]
     result = fm.max_margin(form(kind, Z), tol=1e-9)
     if margin_squared(of_rows(Z)):
@@ -413,11 +316,10 @@ def test_margins_are_certified_at_any_size_around_that_of_blocks(n, kind):
         assert result.status == without_margin(form(kind, Z))
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_random_labels_are_separated_until_one_contradicts_another(seed):
+def test_random_labels_are_separated_until_one_contradicts_another():
     """A Gaussian kernel on points with labels at random: separable, all support; one point twice, and it is not."""
-    X = rows_of(700, 3, seed)
-    y = np.sign(rows_of(700, 1, seed + 9)[:, 0])
+    X = rows_of(700, 3)
+    y = np.sign(rows_of(700, 1, 9)[:, 0])
     for G in (fm.gram(X, y, gamma=20.0), fm.lazy_gram(X, y, gamma=20.0)):
         result = fm.max_margin(G, tol=1e-6)
         assert result.status == "certified" and (result.p > 0).mean() > 0.5
@@ -428,7 +330,9 @@ def test_random_labels_are_separated_until_one_contradicts_another(seed):
         assert result.upper <= 1e-5 and set(np.flatnonzero(result.p > 1e-3)) == {5, 700}
 
 
-ROOMS = {  # limits of the solver, in whose small problems other methods take over then
+# The one table of constants that tests replace: with these small problems go the ways of those that take hours, and the
+# tests over it ask for the answer alone.
+ROOMS = {
     "usual": {},
     "small sets": {"_LARGEST_FACE": 20, "_FEW": 10, "_LARGEST_SET": 60},
     "no sets": {"_LARGEST_SET": 100, "_FULL": 0.005, "_FEW_POINTS": 0, "_EVALUATED": 256},
@@ -597,14 +501,10 @@ def test_a_start_of_another_problem_or_algorithm_is_refused_with_a_remedy():
 def test_good_weights_to_begin_with_save_work(kind):
     """Along a path of ridges, each from the last one's weights: by the entries of G that are read."""
     X, y = mnist_sample(3, 5)
-    base = {
-        "dense": lambda: fm.gram(X[:300], y[:300]),
-        "lazy": lambda: fm.lazy_gram(X[:300], y[:300]),
-        "features": lambda: fm.features(X[:300], y[:300]),
-    }[kind]()
+    base = {"dense": fm.gram, "lazy": fm.lazy_gram, "features": fm.features}[kind](X[:300], y[:300])
     alpha = None
     read = {"cold": 0.0, "warm": 0.0}
-    for ridge in np.logspace(-3, -1, 10):
+    for ridge in np.logspace(-3, -1, 5):
         G = base.with_ridge(ridge)
         for way, start in (("cold", None), ("warm", alpha)):
             result = fm.max_margin(G, tol=1e-6, start=start)
@@ -665,18 +565,6 @@ def test_over_rows_nothing_of_n_by_n_is_formed(kind):
         tracemalloc.stop()
 
 
-def test_a_matrix_symmetric_but_for_rounding_is_certified_by_its_upper_triangle():
-    Z = feasible(40, 6, 0.3, seed=3)[0]
-    G = dense(Z)
-    below = G + 1e-14 * np.tril(np.random.default_rng(0).choice([-1.0, 1.0], G.shape), -1)
-    result = fm.max_margin(below, tol=1e-9)
-    above = np.triu(below) + np.triu(below, 1).T
-    assert result.status == "certified"
-    assert (result.lower, result.upper) == pytest.approx(
-        fm.certificate(above, result.alpha, result.p), rel=1e-13
-    )
-
-
 # ======================================================================================================
 # ITS PARTS
 # ======================================================================================================
@@ -688,7 +576,7 @@ def unit_gram(m, rank, seed):
     return dense(Z)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(8))
 def test_pair_steps_go_down_and_stay_inside(seed):
     rng = np.random.default_rng(seed)
     m = int(rng.integers(2, 200)) if seed else 1
@@ -756,26 +644,6 @@ def test_both_inner_solvers_close_the_gap_of_a_working_set(seed):
         assert norms[1] == pytest.approx(naive.least_norm(Z), rel=1e-10)
 
 
-def test_faces_go_on_with_the_factor_that_they_left():
-    """More points join: the weights are those of a fresh start, with fewer changes of the face."""
-    H, lengths, alpha, m, Z = working_set(200, 300, 3)
-    some = slice(0, 120)
-    nothing = (np.empty((0, 0)), np.empty(0, np.int64))
-    options = (10_000, 1e-12, 1e-9)
-    none = np.zeros(200)  # without a ridge
-    alpha[120:] = 0.0
-    m = Z @ (Z.T @ alpha)
-    weights, L, P, _, _ = fm._solve_on_faces(
-        H, lengths[some], none[some], alpha[some], m[some], *nothing, *options
-    )
-    alpha[some] = weights
-    m = Z @ (Z.T @ alpha)
-    fresh = fm._solve_on_faces(H, lengths, none, alpha, m, *nothing, *options)
-    further = fm._solve_on_faces(H, lengths, none, alpha, m, L, P, *options)
-    np.testing.assert_allclose(further[0], fresh[0], rtol=1e-8, atol=1e-10)
-    assert set(further[2].tolist()) == set(fresh[2].tolist()) and 0 < further[3] < fresh[3]
-
-
 def test_an_inner_solver_tells_a_witness():
     Z = np.vstack((np.eye(4), -np.ones((1, 4)))) / 2.0
     lengths = np.linalg.norm(Z, axis=1)
@@ -795,20 +663,6 @@ def test_weights_beyond_single_precision_are_given_back():
         H.astype(np.float32), lengths, np.zeros(20), alpha, m, 1e-4, 100
     )
     assert np.array_equal(weights, alpha) and steps == 100
-
-
-@pytest.mark.parametrize("target", [0.3, 1e-1, 1e-3])
-def test_pair_steps_end_by_the_gap_of_the_weights(target):
-    """Of x / lengths, for points of unlike lengths."""
-    rng = np.random.default_rng(0)
-    Z = rng.normal(size=(60, 70))
-    Z /= np.linalg.norm(Z, axis=1)[:, None]
-    H = (Z @ Z.T).astype(np.float32)
-    lengths = rng.permutation(np.geomspace(0.1, 1.0, 60))
-    x, moves = np.zeros((2, 60), dtype=np.float32)
-    g = (-1.0 / lengths).astype(np.float32)
-    assert 0 < fm._pair_steps(H, x, g, moves, lengths, np.zeros(60), target, 5000) < 5000
-    assert relative_gap(lengths[:, None] * Z, x / lengths) <= target + 1e-5
 
 
 @pytest.mark.parametrize("intercept", [0.0, "free"])
@@ -854,37 +708,6 @@ def test_a_long_run_says_so_at_the_line_that_asks_for_it(monkeypatch):
 
 def face_of(roots, m):
     return roots, np.empty((m, m)), np.zeros(m, np.int64), np.zeros(m, np.bool_)
-
-
-@pytest.mark.parametrize("rank", [2, 10, 60])
-@pytest.mark.parametrize("seed", range(10))
-def test_faces_end_at_the_optimum_with_a_true_factor(seed, rank):
-    """From a start with more points than are independent."""
-    rng = np.random.default_rng(seed)
-    m = int(rng.integers(1, 60 if seed % 2 else 9))
-    Z = rows_of(m, rank, seed) + 1.5
-    roots = rng.uniform(0.5, 1.0, m)
-    H = dense(Z / np.linalg.norm(Z, axis=1)[:, None])
-    x = rng.random(m) * (rng.random(m) < 0.7)
-    face = face_of(roots, m)
-    before = 0.5 * x @ H @ x - (x / roots).sum()
-    k, _ = fm._walk_faces(H, face, np.zeros(m), -x, x, H @ x - 1 / roots, 0, 10_000, 1e-13, 1e-7)
-    _, L, P, inside = face
-    if k >= 0:
-        P = P[:k]
-        L = np.tril(L[:k, :k])
-        assert len(set(P.tolist())) == k and set(np.flatnonzero(inside)) == set(P.tolist())
-        np.testing.assert_allclose(L @ L.T, H[np.ix_(P, P)], atol=1e-10)
-    else:
-        assert (x >= 0).all() and np.sqrt(max(x @ H @ x, 0.0)) <= 1e-7 * (x / roots).sum()
-        return
-    assert not x[~inside].any() and (x >= 0).all()
-    g = H @ x - 1 / roots
-    assert 0.5 * x @ H @ x - (x / roots).sum() <= before + 1e-9
-    assert np.abs(g[P]).max(initial=0.0) <= 1e-6 and g.min() >= -1e-6
-    if m < 9:
-        wanted = naive.least_norm(Z * (roots / np.linalg.norm(Z, axis=1))[:, None])
-        assert np.sqrt(x @ H @ x) / (x / roots).sum() == pytest.approx(wanted, rel=1e-8)
 
 
 @pytest.mark.parametrize("kind", ["features", "sparse"])
@@ -1033,14 +856,15 @@ def test_low_rank_starts_at_the_minimum_over_its_features():
         {"kernel": "ntk", "normalize": None},
     ],
 )
-def test_products_in_single_precision_are_those_of_the_kernel(options, monkeypatch):
-    monkeypatch.setattr(fm, "_EVALUATED", 32)
-    X, y = noisy(150)
+def test_products_in_single_precision_are_those_of_the_kernel(options):
+    """Of more rows and columns than are evaluated at a time."""
+    n = 1130
+    X, y = noisy(n)
     G = fm.lazy_gram(X, y, **options)
-    blocks = fm._SingleBlocks(G, np.arange(150))
-    rows = np.arange(0, 150, 2)
-    columns = np.arange(20, 120)
-    v = np.cos(np.arange(150.0))
+    blocks = fm._SingleBlocks(G, np.arange(n))
+    rows = np.arange(n - 100)
+    columns = np.arange(20, n)
+    v = np.cos(np.arange(float(n)))
     dense = G.dense()
     size = np.abs(dense).max()
     for others in (rows, columns):
@@ -1204,39 +1028,7 @@ def test_the_gap_of_weights_is_that_of_their_certificate(seed):
                     assert found <= 1.1 * (1.0 - lower / upper)
 
 
-def test_the_gap_of_weights_that_prove_no_margin_is_1_at_least():
-    """By the least margin; and it is infinite where ||p||_G is 0."""
-    m = np.array([1.0, -0.5])
-    for ridge in (np.zeros(2), np.ones(2)):
-        assert fm._relative_gap(np.array([1.0, 1.0]), m, ridge) == pytest.approx(3.0)
-        assert fm._relative_gap(np.array([1.0, 1.0]), 0.0 * m, ridge) == math.inf
-
-
-@pytest.mark.parametrize("n", [40, 1003])
-def test_at_hand_is_what_products_read(n, monkeypatch):
-    """Of some points or all; and no more than there is room for."""
-    monkeypatch.setattr(fm, "_AT_ONCE", 20_000)
-    X, y = noisy(n)
-    G = fm.lazy_gram(X, y, gamma=0.2, ridge=1.0)
-    problem = fm._Problem(G, 2.0)
-    bare = fm.lazy_gram(X, y, gamma=0.2)
-    v = np.cos(np.arange(n))
-    c = np.zeros(n)
-    u = np.where(np.arange(n) % 3, 2.0, 0.0)
-    for now, wanted in ((u, np.arange(0, n, 3)), (0.0 * u, np.arange(n))):
-        points, part = fm._at_hand(problem, c, now)
-        assert np.array_equal(points, wanted) and fm._at_hand(problem, c, now)[1] is part
-        found = part @ v[: points.size]
-        np.testing.assert_allclose(
-            found, bare.restrict(points).dense() @ v[: points.size], atol=1e-4
-        )
-    monkeypatch.setattr(fm, "_LARGEST_SET", n // 2)
-    problem.kept = (None, None)
-    assert fm._at_hand(problem, c, 0.0 * u)[1] is None
-    assert fm._at_hand(problem, c, u)[1] is not None
-
-
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(8))
 def test_the_minimizing_step_is_one(seed):
     rng = np.random.default_rng(seed)
     n = int(rng.integers(1, 60))
@@ -1252,12 +1044,11 @@ def test_the_minimizing_step_is_one(seed):
         return slope + curvature * t - np.maximum(0.0, 1.0 - m - t * rise) @ (rise / ridge)
 
     t = fm._minimizing_step(m, rise, ridge, slope, curvature)
-    assert derivative(0.0) < 0.0 < t and derivative(t * (1 - 1e-6)) < 0.0 < derivative(
-        t * (1 + 1e-6)
-    )
+    assert derivative(0.0) < 0.0 < t
+    assert derivative(t * (1 - 1e-6)) < 0.0 < derivative(t * (1 + 1e-6))
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(4))
 def test_a_dependent_point_comes_in_downhill(seed):
     """H is flat along its direction: the wrong sign of it would show in the objective alone, and be mended later."""
     m = 20
@@ -1279,30 +1070,7 @@ def test_a_dependent_point_comes_in_downhill(seed):
     assert k <= 3
 
 
-@pytest.mark.parametrize("ridge", [0.0, 0.3])
-@pytest.mark.parametrize("intercept", [0.0, "free"])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_entries_of_a_matrix_are_placed_as_those_of_a_kernel(dtype, intercept, ridge):
-    """Both by blocks, and for a matrix in one pass, with the ridge and from the origin of a free intercept."""
-    X, y = noisy(90)
-    points = np.array([40, 3, 77, 5, 6, 89, 0])
-    placed = []
-    for make in (fm.gram, fm.lazy_gram):
-        G = make(X, y, gamma=0.5, normalize=None, intercept=intercept, ridge=ridge)
-        problem = fm._Problem(G, G.diagonal().max())
-        alpha = np.random.default_rng(1).random(90)
-        m = np.zeros(90)
-        problem.finish(alpha, m)
-        problem.begin(alpha, m)
-        H = np.zeros((9, 9), dtype)
-        problem.place(points[:4], 0, H)
-        problem.place(points, 4, H)
-        placed.append(H)
-    np.testing.assert_allclose(*placed, rtol=0, atol=1e-6 if dtype == np.float32 else 1e-12)
-    assert not placed[0][7:].any() and np.allclose(placed[0].diagonal()[:7], 1.0)
-
-
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("ridge", [0.0, 0.01, 1.0])
 def test_a_free_intercept_of_few_points_takes_one_iteration(ridge, seed):
     """On the face weights go to the minimum with y'alpha = 0, whatever the origin is: no other origin need follow."""
@@ -1385,19 +1153,8 @@ def test_opposite_points_far_below_the_largest_have_no_margin(largest):
     assert result.status == "rounding" and result.lower <= 0.0 <= result.upper <= 1e-6
 
 
-def test_products_of_no_points_are_0():
-    """Newton steps may find no slack on either side of a product."""
-    X = np.arange(8.0).reshape(4, 2)
-    G = fm.lazy_gram(X, [1, -1, 1, -1], kernel="laplacian")
-    every = np.arange(4)
-    blocks = fm._SingleBlocks(G, every)
-    assert blocks.product(every[:0], every, np.ones(4)).shape == (0,)
-    assert np.array_equal(blocks.product(every, every[:0], np.ones(0)), np.zeros(4))
-
-
-def test_a_run_that_rounding_ends_resumes_to_its_end(monkeypatch):
+def test_a_run_that_rounding_ends_resumes_to_its_end():
     """Nothing follows its last iteration, and a run that was cut there knows it."""
-    give_room("small sets", monkeypatch)
     for seed in (8, 12, 20, 27):
         rng = np.random.default_rng(seed)
         X = rng.normal(size=(36, 6))

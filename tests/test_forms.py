@@ -21,6 +21,7 @@ from instances import (
     Symmetric,
     check_raises,
     dense,
+    in_file,
     meet,
     rows_of,
     same_answer,
@@ -127,14 +128,6 @@ def on_disk(path, X, mode="r"):
     return np.load(path, mmap_mode=mode)
 
 
-def in_file(X):
-    """The points in a file, which is gone as soon as nothing refers to it."""
-    with tempfile.TemporaryFile() as file:
-        points = np.memmap(file, np.float64, shape=X.shape)
-    points[:] = X
-    return points
-
-
 @pytest.mark.parametrize("dtype, mode", [(np.float32, "r"), (np.float64, "r+"), (np.float32, "c")])
 def test_points_in_a_file_are_those_in_memory(tmp_path, dtype, mode):
     X, y = two_classes(700, 400, 30.0)  # enough for threads
@@ -160,9 +153,8 @@ def test_lazy_entries_of_points_in_a_file(tmp_path, kernel):
     for dtype in (np.float32, np.float64):
         file = on_disk(tmp_path / f"{np.dtype(dtype).name}.npy", X.astype(dtype))
         G, want = (fm.lazy_gram(points, y, kernel=kernel) for points in (file, np.array(file)))
-        assert np.shares_memory(G.store.prepared.rows, file) and not np.shares_memory(
-            want.store.prepared.rows, file
-        )
+        assert np.shares_memory(G.store.prepared.rows, file)
+        assert not np.shares_memory(want.store.prepared.rows, file)
         np.testing.assert_allclose(G.dense(), want.dense(), rtol=0, atol=1e-12)
         one = fm.momentum(G, max_iter=40)
         two = fm.momentum(want, max_iter=40)
@@ -334,10 +326,8 @@ def test_a_ridge_of_many_orders_of_magnitude_leaves_the_others_their_digits(name
         for precise in (False, True):
             result = fm.max_margin(G, tol=1e-9)
             lower, upper = fm.certificate(G, result.alpha, result.p, precise=precise)
-            assert (
-                result.status == "certified"
-                and 0.0 < upper * (1.0 - 1e-9) <= lower <= without.upper
-            )
+            assert result.status == "certified"
+            assert 0.0 < upper * (1.0 - 1e-9) <= lower <= without.upper
             assert lower == pytest.approx(without.lower, rel=max(10.0 / last, 2e-9))
 
 

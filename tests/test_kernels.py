@@ -15,7 +15,6 @@ KERNELS = {
 }
 NORMALIZE = ["unit", "max", None]
 all_kernels = pytest.mark.parametrize("kernel, params, formula", KERNELS.values(), ids=KERNELS)
-all_normalize = pytest.mark.parametrize("normalize", NORMALIZE)
 
 
 @pytest.mark.filterwarnings("ignore:all labels")

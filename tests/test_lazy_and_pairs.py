@@ -14,6 +14,7 @@ from instances import (
     EPS,
     dense,
     meet,
+    pair_rows,
     rows_of,
     same_answer,
     same_result,
@@ -108,10 +109,8 @@ def test_products_and_columns_are_within_the_stated_rounding(name, n, d, blank, 
             assert np.abs(m - (1.0 - 0.5 * exact[:, i])).max() <= slack + EPS
         index = np.arange(n)[::-2]
         part = G.restrict(index)
-        assert (
-            type(part.store) is type(G.store)
-            and np.abs(part.dense() - exact[np.ix_(index, index)]).max() <= slack
-        )
+        assert type(part.store) is type(G.store)
+        assert np.abs(part.dense() - exact[np.ix_(index, index)]).max() <= slack
         assert (
             np.abs(
                 product(part, np.full(len(index), 1.0 / len(index)))
@@ -308,16 +307,7 @@ def test_wide_networks_tend_to_the_limit():
 
 
 def explicit_rows(X, labels, n_classes):
-    """x_i (x) (e_{y_i} - e_j) / sqrt(2), point by point."""
-    e = np.eye(n_classes)
-    return np.array(
-        [
-            np.kron(x, e[c] - e[j]) / math.sqrt(2.0)
-            for x, c in zip(X, labels, strict=True)
-            for j in range(n_classes)
-            if j != c
-        ]
-    )
+    return np.array(pair_rows(X.tolist(), labels, n_classes)) / math.sqrt(2.0)
 
 
 def classes(n, d, k, gap=4.0, seed=0):

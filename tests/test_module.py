@@ -287,9 +287,8 @@ def test_the_python_blocks_of_the_manual(manual):
         assert names["beside_it"].status == names["soft"].status == "certified"
     assert 0.8 * names["best"].lower < names["lower"] <= names["best"].upper
     exact = fm.max_margin(names["train"].with_ridge(0.5 / names["C"]), tol=1e-6)
-    assert (
-        names["path"].status == exact.status == "certified" and names["path"].lower <= exact.upper
-    )
+    assert names["path"].status == exact.status == "certified"
+    assert names["path"].lower <= exact.upper
     assert names["gap"][-1] < 0.2
 
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from instances import check_raises, meet, mnist_sample, rotate
+from instances import check_raises, meet, mnist_sample, pair_rows, rotate
 
 import fastmargin as fm
 
@@ -64,19 +64,6 @@ def corners(norm, d):
 def exact_margin(norm, rows):
     balls = corners(norm, len(rows[0]))
     return game_value([[sum(map(lambda x, y: x * y, z, v)) for v in balls] for z in rows])
-
-
-def pair_rows(X, labels, k):
-    """The rows x (x) (e_y - e_j), in the order of the pairs."""
-    rows = []
-    for x, y in zip(X, labels, strict=True):
-        for j in range(k):
-            if j != y:
-                row = [0] * (k * len(x))
-                row[y * len(x) : (y + 1) * len(x)] = x
-                row[j * len(x) : (j + 1) * len(x)] = [-value for value in x]
-                rows.append(row)
-    return rows
 
 
 def exact_size(norm, v):

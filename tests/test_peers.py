@@ -15,7 +15,7 @@ from pathlib import Path
 import exact
 import numpy as np
 import pytest
-from instances import EPS, check_raises, meet, rows_of, same_result, threads, two_classes
+from instances import EPS, check_raises, meet, rotate, rows_of, same_result, threads, two_classes
 
 import fastmargin as fm
 from figures import studies
@@ -71,14 +71,21 @@ def first_example():
     return X, y, fm.gram(X, y, kernel="rbf", intercept="free")
 
 
+def of_the_manual(row):
+    """The numbers in the rows of the manual's table that match."""
+    text = (Path(fm.__file__).parent / "figures" / "MANUAL.md").read_text(encoding="utf-8")
+    return np.array(re.findall(row, text, re.MULTILINE), dtype=float)
+
+
+SVC_ROW = r"^\|SVC.*?\|(0\.\d+) to (0\.\d+)\|"
+
+
 @pytest.mark.parametrize("tol", [1e-3, 1e-6, 1e-10])
 def test_svc_on_the_first_example_of_the_readme(linear_svc, tol):
     """By its weights it has a margin that no surface has; what its surface has, by its own values, is less."""
     from sklearn.svm import SVC
 
-    text = (Path(fm.__file__).parent / "figures" / "MANUAL.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\|SVC.*?\|(0\.\d+) to (0\.\d+)\|", text, re.MULTILINE)
-    claims, holds = np.array(rows, dtype=float)
+    claims, holds = of_the_manual(SVC_ROW)
     X, y, G = first_example()
     upper = fm.max_margin(G, tol=1e-9).upper
     svc = SVC(C=1e10, gamma=G.kernel.gamma, tol=tol).fit(X, y)
@@ -106,9 +113,6 @@ def quadratic_program(K, y):
 def test_the_cause_of_what_svc_loses_on_the_first_example_of_the_readme(single):
     """PIQP comes to the largest margin, and from kernel values in single precision to both numbers of SVC."""
     pytest.importorskip("piqp")
-    text = (Path(fm.__file__).parent / "figures" / "MANUAL.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\|SVC.*?\|(0\.\d+) to (0\.\d+)\|", text, re.MULTILINE)
-    [said] = re.findall(r"^\|PIQP.*?\|(0\.\d+)\|", text, re.MULTILINE)
     X, y, G = first_example()
     K = np.asarray(fm.gram(X))
     seen = K.astype(np.float32).astype(np.float64) if single else K
@@ -119,10 +123,10 @@ def test_the_cause_of_what_svc_loses_on_the_first_example_of_the_readme(single):
     margin, _ = fm.separator_margin(G, weights, support=np.arange(len(y)))
     upper = fm.max_margin(G, tol=1e-9).upper
     if single:
-        for value, (least, most) in zip((claim, margin), rows, strict=True):
-            assert float(least) - 5.1e-9 <= value <= float(most) + 5.1e-9
+        for value, (least, most) in zip((claim, margin), of_the_manual(SVC_ROW), strict=True):
+            assert least - 5.1e-9 <= value <= most + 5.1e-9
     else:
-        assert f"{margin:.8f}" == said
+        assert [round(margin, 8)] == of_the_manual(r"^\|PIQP.*?\|(0\.\d+)\|")
         assert upper * (1.0 - 1e-6) < margin <= upper  # PIQP has a tolerance of its own
 
 
@@ -142,16 +146,6 @@ def test_the_margin_that_a_support_vector_machine_has_by_its_kernel(linear_svc, 
     length = math.sqrt(model.dual_coef_[0] @ K @ model.dual_coef_[0])
     assert margin == pytest.approx((y * model.decision_function(X)).min() / length, rel=1e-6)
     assert 0.9 * fm.max_margin(G).lower < margin <= fm.max_margin(G).upper
-
-
-@pytest.fixture
-def sp():
-    return pytest.importorskip("scipy.sparse")
-
-
-@pytest.fixture
-def pd():
-    return pytest.importorskip("pandas")
 
 
 # ======================================================================================================
@@ -225,24 +219,36 @@ def peer(linear_svc, X, y, ridge, weights=None, **options):
 
 
 @every_set
-@pytest.mark.parametrize("ridge", [8.0, 1.0, 0.1])
-def test_ridge_is_the_svm_with_squared_slacks(load, ridge, datasets, linear_svc):
-    """LinearSVC's objective and ours, in exact arithmetic, against the certified interval; the coefficients."""
+@pytest.mark.parametrize(
+    "ridge, intercept", [(8.0, 0.0), (1.0, 0.0), (0.1, 0.0), (1.0, 1.0), (1.0, 0.125), (1.0, 10.0)]
+)
+def test_ridge_and_intercept_are_those_of_liblinear(load, ridge, intercept, datasets, linear_svc):
+    """LinearSVC's objective and ours, in exact arithmetic, against the certified interval; the coefficients, of which
+    that of a constant feature is part of the norm; scores."""
     X, y = load(datasets)
-    result = fm.max_margin(fm.features(X, y, normalize=None, ridge=ridge), tol=1e-12)
+    G = fm.features(X, y, normalize=None, intercept=intercept, ridge=ridge)
+    result = fm.max_margin(G, tol=1e-12)
     assert result.status == "certified"
     low, high = optimum_between(result)
     assert low <= high <= low * Fraction(1 + 3e-12)
     beta = result.p / (result.lower * result.upper)
-    w = X.T @ (y * beta)
-    theirs = peer(linear_svc, X, y, ridge, fit_intercept=False).coef_[0]
-    values = [objective(X, y, separator, ridge) for separator in (w, theirs)]
+    scaling = intercept or 1.0
+    A = np.column_stack((X, np.full(len(X), intercept)))
+    w = A.T @ (y * beta)
+    theirs = peer(linear_svc, X, y, ridge, fit_intercept=intercept > 0, intercept_scaling=scaling)
+    other = np.append(theirs.coef_[0], theirs.intercept_ / scaling)
+    values = [objective(A, y, separator, ridge) for separator in (w, other)]
     assert low <= values[0] <= high
     assert low <= values[1] <= high * Fraction(1 + 1e-13)  # 4e-15 above low, at most, was seen
-    assert np.linalg.norm(w - theirs) <= sum(off_the_minimum(value, low) for value in values)
-    slacks = np.maximum(0.0, 1.0 - y * (X @ w))
+    close = sum(off_the_minimum(value, low) for value in values)
+    assert np.linalg.norm(w - other) <= close
+    slacks = np.maximum(0.0, 1.0 - y * (A @ w))
     # Half of it is a part of the gap.
     assert ((slacks - ridge * beta) ** 2).sum() / ridge <= 2.0 * float(high - low)
+    new = X[::7] + 0.25
+    lengths = np.hypot(np.linalg.norm(new, axis=1), intercept)
+    scores = G.decision_function(beta, new)
+    assert (np.abs(scores - theirs.decision_function(new)) <= lengths * close).all()
 
 
 @all_normalize
@@ -268,30 +274,6 @@ def test_ridge_with_a_gaussian_kernel_meets_the_optimality_conditions(normalize,
 # ======================================================================================================
 # INTERCEPT
 # ======================================================================================================
-
-
-@every_set
-@pytest.mark.parametrize("intercept", [1.0, 0.125, 10.0])
-def test_intercept_is_that_of_liblinear(load, intercept, datasets, linear_svc):
-    """`intercept_scaling`: a constant feature, whose coefficient is part of the norm; coefficients and scores."""
-    X, y = load(datasets)
-    theirs = peer(linear_svc, X, y, 1.0, fit_intercept=True, intercept_scaling=intercept)
-    G = fm.features(X, y, normalize=None, intercept=intercept, ridge=1.0)
-    result = fm.max_margin(G, tol=1e-12)
-    beta = result.p / (result.lower * result.upper)
-    A = np.column_stack((X, np.full(len(X), intercept)))
-    w = A.T @ (y * beta)
-    low, high = optimum_between(result)
-    other = np.append(theirs.coef_[0], theirs.intercept_ / intercept)
-    values = [objective(A, y, separator, 1.0) for separator in (w, other)]
-    assert low <= values[0] <= high
-    assert low <= values[1] <= high * Fraction(1 + 1e-13)
-    close = sum(off_the_minimum(value, low) for value in values)
-    assert np.linalg.norm(w - other) <= close
-    new = X[::7] + 0.25
-    lengths = np.hypot(np.linalg.norm(new, axis=1), intercept)
-    scores = G.decision_function(beta, new)
-    assert (np.abs(scores - theirs.decision_function(new)) <= lengths * close).all()
 
 
 @pytest.mark.parametrize("make", [fm.gram, fm.lazy_gram, fm.features])
@@ -457,9 +439,8 @@ def test_standardised_breast_cancer_data_need_an_intercept(normalize, datasets):
     assert result.status == "infeasible" and result.lower <= 0.0 and result.upper <= 1e-9 * reach
     G = fm.features(X, y, normalize=normalize, intercept=1.0)
     with_one = fm.max_margin(G)
-    assert with_one.status == "certified" and with_one.lower == pytest.approx(
-        INTERVALS[normalize], rel=1e-5
-    )
+    assert with_one.status == "certified"
+    assert with_one.lower == pytest.approx(INTERVALS[normalize], rel=1e-5)
     assert (y * G.decision_function(with_one, X) > 0.0).all()
     raw = datasets.load_breast_cancer().data
     assert (
@@ -728,7 +709,7 @@ def test_sparse_columns_of_any_unit_and_origin_are_certified_as_dense_ones(C, fa
             chosen.append(fm.MaxMarginClassifier("linear", C=C).fit(points, y))
     dense, sparse = chosen
     assert dense.status_ == sparse.status_ == "certified"
-    assert sparse.interval_[0] <= dense.interval_[1] and dense.interval_[0] <= sparse.interval_[1]
+    assert meet(sparse.result_, dense.result_)
     new = np.vstack((X, np.zeros(X.shape[1])))  # a far column of new points may have zeros
     np.testing.assert_allclose(
         sparse.decision_function(sp.csr_array(new)),
@@ -757,11 +738,9 @@ def test_wide_sparse_points_are_never_made_dense(sp):
 def test_raw_columns_of_breast_cancer_have_the_margin_that_the_readme_names(datasets):
     X, y = datasets.load_breast_cancer(return_X_y=True)
     chosen = fm.MaxMarginClassifier("linear", C=math.inf).fit(X, y)
-    assert (
-        chosen.status_ == "certified"
-        and f"{chosen.margin_:.4e}" == "4.1371e-05"
-        and chosen.score(X, y) == 1.0
-    )
+    assert chosen.status_ == "certified"
+    assert f"{chosen.margin_:.4e}" == "4.1371e-05"
+    assert chosen.score(X, y) == 1.0
 
 
 @pytest.mark.parametrize("gamma", ["scale", "auto"])
@@ -987,7 +966,8 @@ def linnerud(datasets):
     return standardised(X), np.where(weight[:, 0] > np.median(weight[:, 0]), 1, -1)
 
 
-five_sets = pytest.mark.parametrize("load", [breast_cancer, digits, wine, iris, linnerud])
+FIVE_SETS = [breast_cancer, digits, wine, iris, linnerud]
+five_sets = pytest.mark.parametrize("load", FIVE_SETS)
 HARD = {"C": 1e10, "tol": 1e-10}
 
 
@@ -1031,8 +1011,7 @@ def test_checks_of_scikit_learn_pass_but_one_of_hard_margins(sklearn):
 
 
 @five_sets
-@pytest.mark.parametrize("C", [0.1, 10.0])
-@pytest.mark.parametrize("c", [0.0, 1.0, 8.0])
+@pytest.mark.parametrize("C, c", [(0.1, 8.0), (10.0, 0.0), (10.0, 1.0)])
 def test_soft_margins_are_those_of_linear_svc(load, C, c, datasets, linear_svc):
     """The same problem, with and without intercept: coefficients, scores, predictions."""
     X, y = load(datasets)
@@ -1048,15 +1027,17 @@ def test_soft_margins_are_those_of_linear_svc(load, C, c, datasets, linear_svc):
     size = np.abs(theirs.coef_).max()
     np.testing.assert_allclose(ours.coef_, theirs.coef_, rtol=0, atol=1e-6 * size)
     np.testing.assert_allclose(ours.intercept_, theirs.intercept_, rtol=0, atol=1e-6 * size)
-    assert (
-        np.array_equal(ours.predict(X), theirs.predict(X))
-        and ours.coef_.shape == theirs.coef_.shape
-    )
+    assert np.array_equal(ours.predict(X), theirs.predict(X))
+    assert ours.coef_.shape == theirs.coef_.shape
 
 
-@five_sets
-@pytest.mark.parametrize("class_weight", [None, "balanced", {-1: 0.3, 1: 5.0}, {1: 0.02}])
-@pytest.mark.parametrize("weighted", [False, True])
+@rotate(
+    "load, class_weight, weighted",
+    FIVE_SETS,
+    [None, "balanced", {-1: 0.3, 1: 5.0}, {1: 0.02}],
+    [False, True],
+    crossed=2,
+)
 def test_weighted_margins_are_those_of_linear_svc(
     load, class_weight, weighted, datasets, linear_svc
 ):

@@ -47,6 +47,13 @@ def contents_of(folder):
     return {name: (folder / name).read_bytes() for name in files_under(folder)}
 
 
+def says_one_sentence(capsys, *words):
+    """Nothing was printed but one line of errors, with these words."""
+    out, err = capsys.readouterr()
+    assert out == "" and err.count("\n") == 1, (out, err)
+    assert all(str(word) in err for word in words), err
+
+
 # ======================================================================================================
 # EVERY FIGURE
 # ======================================================================================================
@@ -291,10 +298,7 @@ def test_a_data_folder_that_is_not_there_is_one_sentence(tmp_path, registry, mon
     """Also for a figure without data."""
     monkeypatch.setenv("FASTMARGIN_DATA", str(tmp_path / "nowhere"))
     assert harness.main(["race"]) == 1
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.count("\n") == 1
-    assert "nowhere" in err
+    says_one_sentence(capsys, "nowhere")
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -328,9 +332,7 @@ def test_a_bad_download_leaves_nothing_and_the_sample_is_used(cache, tiny, mirro
         shutil.rmtree(mirror)
     assert images() == SAMPLE
     assert files_under(cache.parent) == []
-    err = capsys.readouterr().err
-    assert err.count("\n") == 1
-    assert all(word in err for word in ("mnist", "not downloaded", "--data", str(cache)))
+    says_one_sentence(capsys, "mnist", "not downloaded", "--data", cache)
 
 
 def test_an_interrupted_download_leaves_nothing(cache, mirror, monkeypatch):
@@ -978,12 +980,8 @@ def test_an_unknown_name_or_size_draws_nothing_and_says_what_there_is(
 ):
     for arguments in (["race", name, "--out", str(tmp_path / "out")], ["list", "race", name]):
         assert harness.main(arguments) == 2
-        out, err = capsys.readouterr()
-        assert out == ""
-        assert err.count("\n") == 1
         known = "sizes are: n" if "=" in name else "reproduce.py list"
-        assert repr(name.partition("=")[0]) in err
-        assert known in err
+        says_one_sentence(capsys, repr(name.partition("=")[0]), known)
     assert not (tmp_path / "out").exists()
 
 
@@ -1345,10 +1343,7 @@ def test_a_folder_that_cannot_be_written_is_one_sentence_before_anything_is_comp
     monkeypatch.setattr(harness, "FOLDER", tmp_path / "file")
     out = [] if given is None else ["--out", str(tmp_path / given)]
     assert harness.main(["race", "b21:fig1", *out]) == 1
-    printed, err = capsys.readouterr()
-    assert printed == ""
-    assert err.count("\n") == 1
-    assert "--out" in err
+    says_one_sentence(capsys, "--out")
     assert files_under(tmp_path) == ["file"]
 
 
@@ -1558,10 +1553,7 @@ def test_a_mark_that_is_not_understood_is_one_sentence(page, mark, capsys):
     page.write_text(mark)
     capsys.readouterr()
     assert harness.main(["report"]) == 1
-    err = capsys.readouterr().err
-    assert err.count("\n") == 1
-    assert str(page) in err
-    assert mark.partition(" -->")[0] in err
+    says_one_sentence(capsys, page, mark.partition(" -->")[0])
     assert page.read_text() == mark
 
 
@@ -1581,12 +1573,7 @@ def test_the_figure_of_the_manual_is_added_in_one_place(tmp_path, monkeypatch):
     (tmp_path / "README.md").write_text("")
     page = tmp_path / "figures" / "README.md"
     page.write_text("<!-- gallery: all -->\n<!-- end -->\n<!-- others -->\n<!-- end -->\n")
-    for words in (
-        [ADDED_KEY, "points=50", "--quick"],
-        [ADDED_KEY],
-        ["report"],
-        ["list"],
-    ):
+    for words in ([ADDED_KEY, "points=50", "--quick"], [ADDED_KEY], ["report"], ["list"]):
         result = run(*words, script=tmp_path / "reproduce.py")
         assert result.returncode == 0, result.stderr
     assert ADDED_KEY in result.stdout

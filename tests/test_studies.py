@@ -205,14 +205,6 @@ def test_the_support_of_images_is_that_of_their_margin():
     assert m.min() >= 1 - 1e-8
 
 
-def test_the_losses_add_up_to_the_most_at_first():
-    Z = harness.planted_margin(20, 5, 0.2, np.random.default_rng(0))
-    options = {"loss": "logistic", "max_iter": 50, "trace_at": range(51), "keep_iterates": True}
-    alphas = fm.momentum(Z @ Z.T, **options).iterates
-    sums = np.logaddexp(0, -alphas @ Z @ Z.T - math.log(20)).sum(axis=1)
-    assert (sums <= sums[0] * (1 + 1e-12)).all()
-
-
 def test_the_shifted_logistic_loss_is_nearly_as_fast_as_the_exponential_one():
     """On sets of 20 and 2,000 points; as printed it takes ever more products."""
     losses = {}, {"loss": "logistic"}, {"loss": "logistic", "shifted": False}

@@ -273,10 +273,8 @@ def test_the_second_theorem_holds_phase_by_phase(case, monkeypatch):
             assert len(begun) <= 1 + math.log2(28 / (relative * rho**2))
         assert U <= np.linalg.norm(step.mean @ Z) * (1 + 1e-9)
         if step.r == 0.0:  # the span holds all rows: the next product is at a mu near 0
-            assert (
-                before <= 1.02 * bound * mu_before + slack
-                and U**2 <= rho**2 + 2.04 * bound * mu_before
-            )
+            assert before <= 1.02 * bound * mu_before + slack
+            assert U**2 <= rho**2 + 2.04 * bound * mu_before
             assert bound * begun[-1] > rho**2 / 16 or U**2 - L**2 <= 14 * bound * begun[-1]
             ended += 1
             break
@@ -299,11 +297,9 @@ def test_the_second_theorem_holds_phase_by_phase(case, monkeypatch):
         total = sum(past**-2 for past in phase) + step.r**-2
         if m == begun[-1]:  # the phase goes on
             phase.append(step.r)
-            assert (
-                total == pytest.approx(step.total, rel=1e-9)
-                and total <= 9 / (bound * m)
-                and step.r >= mu_before / 2
-            )
+            assert total == pytest.approx(step.total, rel=1e-9)
+            assert total <= 9 / (bound * m)
+            assert step.r >= mu_before / 2
             assert G <= before - mu_before * step.r / 4 + slack  # (c)
             assert sum(phase) <= 16 * R and len(phase) <= 13.3 * (R * R / (bound * m)) ** (1 / 3)
         else:  # it has ended, and others with it, perhaps
@@ -464,6 +460,5 @@ def test_a_power_of_two_scales_every_bit(kind, power):
         form(kind, np.ldexp(Z, power)), max_iter=12, eps=math.ldexp(1e-9, power)
     )
     assert np.array_equal(plain.alpha, scaled.alpha) and np.array_equal(plain.p, scaled.p)
-    assert scaled.lower == math.ldexp(plain.lower, power) and scaled.upper == math.ldexp(
-        plain.upper, power
-    )
+    assert scaled.lower == math.ldexp(plain.lower, power)
+    assert scaled.upper == math.ldexp(plain.upper, power)
