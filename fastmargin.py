@@ -1372,7 +1372,7 @@ def _best_bias(signs, m):
 
 
 def _least_hinge_loss(m, cost, y):
-    """Return (b, pull): the bias that minimizes sum_i cost_i max(0, 1 - m_i - b y_i), and a subgradient with y'pull =
+    """Return (b, pull): the bias that minimises sum_i cost_i max(0, 1 - m_i - b y_i), and a subgradient with y'pull =
     0.
 
     As m_i rises, the sum falls at the rate pull_i.  Without signs y there is no bias, and b = 0.
@@ -1668,7 +1668,7 @@ def _prox(which, g, mu, q, out):
 
 # Faces
 #
-# Minimize x'Hx / 2 - b'x over x >= 0, where b_i = 1 / length_i and H_ii = 1.  The gradient is g = Hx - b.  Only the k
+# Minimise x'Hx / 2 - b'x over x >= 0, where b_i = 1 / length_i and H_ii = 1.  The gradient is g = Hx - b.  Only the k
 # points on the face may have x_i > 0.  A face is a tuple (lengths, L, P, inside):
 #
 #     lengths     the length_i of all points
@@ -3422,8 +3422,8 @@ class Gram:
         ----------
         result : Result, or array, shape (n,) or (k, n)
             The Result of an algorithm for this G, or weights alpha, or k rows of weights, such as Result.iterates.
-            If the intercept is free, weights get their best bias, which takes a product: it maximizes the least margin
-            or, with a cost, minimizes the cost of the slacks.
+            If the intercept is free, weights get their best bias, which takes a product: it maximises the least margin
+            or, with a cost, minimises the cost of the slacks.
         Xnew : array, data frame, SciPy sparse matrix or mapped array, shape (m, d)
             The points to score.  For kernel="precomputed", the values K(x, x_i), (m, n).  For a function of objects, a
             list of objects.
@@ -3491,7 +3491,7 @@ class Gram:
         return self._values.scores_of(self, W)
 
     def _best_bias(self, alpha):
-        """Return the b that maximizes min_i (G alpha)_i + b y_i or, with a cost, minimizes the cost of the slacks of
+        """Return the b that maximises min_i (G alpha)_i + b y_i or, with a cost, minimises the cost of the slacks of
         alpha."""
         if not alpha.any():
             return 0.0
@@ -5398,7 +5398,7 @@ def _margin_with_slacks(G):
 
 @njit(cache=_CACHE, fastmath=_FAST, error_model="numpy")
 def _minimizing_step(m, rise, ridge, slope, curvature, width=math.inf):
-    """Return the t that minimizes slope t + curvature t^2 / 2 + sum_i loss_i(1 - m_i - t rise_i), which falls at 0.
+    """Return the t that minimises slope t + curvature t^2 / 2 + sum_i loss_i(1 - m_i - t rise_i), which falls at 0.
 
     The loss of a slack x is 0 below 0, x^2 / (2 ridge_i) up to ``width``, and linear from there.  The method is
     Newton's for the zero of the derivative, which is piecewise linear, between known bounds of the zero.
@@ -5464,7 +5464,7 @@ def _best_multiple(m, norm2, cost, y, t):
     """Return the t >= 0 of least t^2 norm2 / 2 + min_b sum_i cost_i max(0, 1 - t m_i - b y_i), from a guess t.
 
     The least sum is convex and piecewise linear in t.  Take two of its pieces, sum - t rise, one on either side of the
-    best t.  The larger piece is a lower bound.  The next t minimizes this bound: it is the minimizer of a piece, or the
+    best t.  The larger piece is a lower bound.  The next t minimises this bound: it is the minimiser of a piece, or the
     t at which the pieces meet.
     """
     best = 0.0
@@ -5804,7 +5804,7 @@ def separator_margin(
         for pairs xi = max(0, 1 - (f_{y_i}(x_i) - f_j(x_i)) / 2) and N = ||w||^2 / 2,
 
     where N + sum_i xi_i^2 / r_i is twice the objective of a soft margin.  With a cost C it is 1 / sqrt(2 P), with the
-    same xi and the objective P = N / 2 + sum_i C_i xi_i, which `sklearn.svm.SVC` minimizes.  Let q be lower divided by
+    same xi and the objective P = N / 2 + sum_i C_i xi_i, which `sklearn.svm.SVC` minimises.  Let q be lower divided by
     the upper end of `max_margin`.  Then the least objective is at least q^2 times that of w.
 
     The interval is as wide as a few units in the last place of the largest <z_i, w> or bias, over ||w||.  With
@@ -6996,7 +6996,7 @@ def _snkp_loop(G, k, until, alpha, m, p, Gp, q, Gq, center, mu0, goal, floor, pr
 def _isnkpvn_loop(
     G, k, until, alpha, m, p, Gp, q, Gq, center, length, age, mu0, eps, gamma, share, floor, prox
 ):
-    """Run Algorithm 7 of ramdas14: calls of SNKPVN, where the prox of a call has its center at the start of the call.
+    """Run Algorithm 7 of ramdas14: calls of SNKPVN, where the prox of a call has its centre at the start of the call.
 
     length[0] is ||center||_G, and the current call is in its iteration age[0].  Once ||p||_G < delta, the next call
     begins.  In the last call, which has delta < eps, the run halts once ||p||_G^2 <= share delta^2: the share leaves
@@ -7665,7 +7665,7 @@ def momentum(
 ) -> Result:
     """Find the maximum margin with one product with G per iteration, and no columns of G.
 
-    This is margin maximization by momentum, which is Nesterov's method on the dual (ji21, section 3, Algorithm 1):
+    This is margin maximisation by momentum, which is Nesterov's method on the dual (ji21, section 3, Algorithm 1):
 
         g_t = beta_t (g_{t-1} + Z' q_t),   w_{t+1} = w_t + theta (g_t + Z' q_t),   q_{t+1} = softmax(-Z w_{t+1})
 
@@ -9623,11 +9623,11 @@ def steepest_descent(
 # Scale.  The weights alpha >= 0 have p = alpha / sum alpha.  Margins are in units of s: m = G alpha / s.  The length of
 # point i is length_i = sqrt(G_ii / s), so that the longest point has length 1, until `begin` moves the origin.
 #
-# Problem.  Minimize alpha' m / 2 - sum alpha over alpha >= 0; then p has the least ||p||_G in the simplex.  At the
+# Problem.  Minimise alpha' m / 2 - sum alpha over alpha >= 0; then p has the least ||p||_G in the simplex.  At the
 # minimum m_i = 1 if alpha_i > 0, and m_i >= 1 otherwise; a point with m_i < 1 is a violator.  The best multiple of an
 # alpha is the one with alpha' m = sum alpha.  Its relative gap is 1 - min_i m_i, and ||p||_G = sqrt(s / sum alpha).
 #
-# In points of length 1 the same problem is: minimize x'Hx / 2 - b'x over x >= 0, with x_i = alpha_i length_i,
+# In points of length 1 the same problem is: minimise x'Hx / 2 - b'x over x >= 0, with x_i = alpha_i length_i,
 # b_i = 1 / length_i and H_ij = G_ij / (s length_i length_j), so that H_ii = 1.  Its gradient is
 # g_i = (m_i - 1) / length_i.
 #
@@ -10743,7 +10743,7 @@ def _by_clipped_faces(problem, aims, alpha, m, gap):
 # 9.4 Newton steps on the separator
 # ------------------------------------------------------------------------------------------------------
 #
-# For the ridge r minimize ||w||^2 / 2 + sum_i max(0, 1 - <z_i, w>)^2 / (2 r_i) over w = sum_i v_i z_i.  At the minimum
+# For the ridge r minimise ||w||^2 / 2 + sum_i max(0, 1 - <z_i, w>)^2 / (2 r_i) over w = sum_i v_i z_i.  At the minimum
 # v_i = alpha_i / s = max(0, 1 - <z_i, w>) / r_i.  A step solves equations in the coordinates of w if these are few, and
 # otherwise takes a few dozen products.  Pairs have a w for each class, and one system of equations for all classes:
 # products read the rows of the points, and the equations of single classes are the preconditioner.
@@ -11076,7 +11076,7 @@ def _weights_of(rows, w):
 # (Nystroem features), so that F F' is near G.  The squared lengths outside this span, diag(G - F F'), count as a ridge:
 # R' = R + diag(G - F F').
 #
-# (1) Newton steps in these features minimize ||w||^2 / 2 + sum_i max(0, 1 - (F w)_i)^2 / (2 r'_i).  f = F w is a
+# (1) Newton steps in these features minimise ||w||^2 / 2 + sum_i max(0, 1 - (F w)_i)^2 / (2 r'_i).  f = F w is a
 #     function of the whole space, with the norm ||w||.
 # (2) Let A = {i : m_i < 1} be the active points of f.  Conjugate gradients solve (G_AA + R_A) b = 1 for their weights
 #     b, with the preconditioner F_A F_A' + R'_A.  Its inverse needs only the equations I + F_A' R'_A^-1 F_A of (1).
@@ -11990,7 +11990,7 @@ def max_margin(
     """Find the maximum margin to any tolerance: the algorithm to try first.
 
     alpha = p is the point of the simplex with the least ||p||_G: at the optimum the primal and the dual point coincide.
-    An iteration minimizes alpha' G alpha / 2 - sum_i alpha_i over alpha >= 0 by one method.  The next iteration uses
+    An iteration minimises alpha' G alpha / 2 - sum_i alpha_i over alpha >= 0 by one method.  The next iteration uses
     the same method as long as that helps.  Then the next method of this list that takes G follows:
 
     (1) Descent: steps on one weight after another, in random order, if G has rows and slacks.  Over pairs a step
@@ -12425,9 +12425,9 @@ def _balanced_rows(G, index):
     of_points = _rows_of(G, index)
     if of_points is None:
         raise ValueError(
-            "G must hold the rows of its points to prove that there is no separator, and the rows must have at most "
-            f"{_MOST_ENTRIES:,} entries: give features(X, y), of fewer points or columns; for other kernels "
-            "contradiction(X, y) finds equal points with different labels"
+            "G must hold the rows of its points, of a linear kernel, to prove that there is no separator, and at most "
+            f"{_MOST_ENTRIES:,} entries of them: for planes give features(X, y), of fewer points if there are more; "
+            "for other kernels contradiction(X, y) finds equal points with different labels"
         )
     rows, c = of_points
     rows = rows * c[:, None]
@@ -12688,7 +12688,7 @@ class MaxMarginClassifier:
         rho = max_f min_i y_i f(x_i)  over ||f|| = 1  for two classes,
         rho = max_f min_{i, c != y_i} (f_{y_i}(x_i) - f_c(x_i)) / 2  over sum_c ||f_c||^2 = 2  for more,
 
-    where ||f|| is the norm of the kernel's function space.  A soft margin, C < inf, which is the default, minimizes
+    where ||f|| is the norm of the kernel's function space.  A soft margin, C < inf, which is the default, minimises
 
         ||f||^2 / 2 + C sum_i w_i l(y_i f(x_i))  for two classes,
         sum_c ||f_c||^2 / 4 + C sum_{i, c != y_i} w_i l((f_{y_i}(x_i) - f_c(x_i)) / 2)  for more,
@@ -12947,9 +12947,9 @@ class MaxMarginClassifier:
             present, labels = np.unique(labels[rows], return_inverse=True)
             classes = classes[present]
         if classes.size < 2:
+            of_weight = " among the points whose weight is not zero" if rows.size < n else ""
             raise ValueError(
-                "y must hold at least two classes, of points whose weight is not zero; got "
-                f"{_counted(classes.size, 'class')}"
+                f"y must hold at least two classes{of_weight}; got {_counted(classes.size, 'class')}"
             )
         # 2. Count equal points of a class as one point.
         if not (self._takes("precomputed") or _is_mapped(X)):
@@ -13087,8 +13087,8 @@ class MaxMarginClassifier:
         else:
             smaller = "a finite C" if self.C == math.inf else "a smaller C"
             remedy = (
-                f"as far as rounding lets it be proved: give a larger tol or {smaller}, and bring columns to one "
-                "scale and near 0, as StandardScaler does"
+                f"as far as rounding lets it be proved: give {smaller} or a larger tol, and bring columns to one "
+                "scale and near 0, as StandardScaler does, if they are not"
             )
         return (
             f"the margin is known to be between {_written(lower, 3, _DOWN)} and {_written(upper, 3, _UP)}, a relative "
@@ -13149,7 +13149,7 @@ class MaxMarginClassifier:
         """Return (v, t): f has the weights t v.
 
         Without slacks t makes the least margin of f equal to 1.  With a cost the solver has scaled v, and t is 1.  With
-        squared slacks t minimizes the objective with the slacks max(0, 1 - t m_i), for the margins m without the ridge,
+        squared slacks t minimises the objective with the slacks max(0, 1 - t m_i), for the margins m without the ridge,
         because at a large C the slacks r_i v_i have lost their digits.
         """
         if G._has_cost:
