@@ -1,6 +1,6 @@
 """fastmargin: certified margins by perceptrons, dual acceleration and diagonal descent.
 
-Version 3.0.0.  The proof of every theorem is in figures/THEOREMS.md of the repository "fastmargin".
+Version 3.0.0.  figures/THEOREMS.md of the repository "fastmargin" has the proofs of its own theorems.
 SPDX-License-Identifier: MIT.  Copyright (c) 2026 The fastmargin authors.  This file is the whole library.  You may copy
 it into any project.
 
@@ -3204,7 +3204,7 @@ class Gram:
                 f"{self._kind()} has no coordinates: make G by features(X, y) for the linear kernel, or use "
                 "G.block(rows, columns) for entries of G"
             )
-        index = np.arange(self.n)[index]
+        index = _places(index, self.n)
         rows = self._with_constant(self._values.coordinates(index), self._constant)
         return rows * np.reshape(_at(self._c, index), (-1, 1))
 
