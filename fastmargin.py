@@ -292,8 +292,8 @@ class Result(NamedTuple):
         algorithm, or its docstring defines eps.  The points may still be separable with a smaller margin; lower > 0
         proves that they are.  Only equal points with opposite labels (see `contradiction`) prove that no kernel
         separates them;
-        "rounding": one of the above seems to hold, but rounding prevents a proof; see ``note``.  As above, lower > 0
-        proves that the points are separable;
+        "rounding": one of the above seems to hold, but rounding prevents a proof, or no further step of the algorithm
+        narrows the interval; see ``note``.  As above, lower > 0 proves that the points are separable;
         "max_iter": none of the above held within max_iter iterations;
         "stopped": the callback returned True;
         "running": the run continues; only a callback sees this status.
@@ -2234,8 +2234,8 @@ class _Function(_Given):
         return np.concatenate(diagonals).astype(np.float64)
 
 
-# If you add a name, add it to the docstrings of `Kernel`, `gram`, `lazy_gram` and `MaxMarginClassifier`, and to
-# figures/MANUAL.md.
+# If you add a name, add it to the docstrings of `Kernel`, `gram`, `lazy_gram` and `MaxMarginClassifier`, to
+# figures/MANUAL.md, and to `KERNELS` in tests/naive.py and `exact_kernel` in tests/test_kernels.py.
 _KERNELS = {
     "linear": _Linear,
     "poly": _Polynomial,
@@ -2739,8 +2739,8 @@ class _KernelScores(NamedTuple):
     places : array of int, their numbers among the training points
     coefficients : array, shape (j, k)
     normalize : the option
-    common : factor of all scores: 1 / max_i K(x_i, x_i)^(1/2) for normalize="max", else 1; a classifier multiplies it
-        by `_multiple`
+    common : factor of all scores: 1 / max_i K(x_i, x_i)^(1/2) for normalize="max", else 1, times the multiple t of the
+        weights of a classifier
     d : int, columns of new points, or None for objects
     offset : float, the square of a constant feature, which is added to all K(x, x')
     """
@@ -5577,20 +5577,20 @@ def _by_product(G, v, norm2, m, rounding, bias=None):
 def _by_products(G, alpha, p, rounding, precise, multiply):
     """Return alpha and p, scaled to ||v||_1 <= 1, each with its `_Separator` from a fresh product, and sum p."""
     # 1. alpha takes no product of its own if it is 0 or is p.
-    points = [_unit_range(p)]
+    vectors = [_unit_range(p)]
     if alpha is not p and alpha.any():
-        points.append(_unit_range(alpha))
+        vectors.append(_unit_range(alpha))
 
     # 2. Multiply, in twice the working precision if ``precise`` and G can.
     if precise or multiply is None:
-        found = [G._measured(v, precise) for v in points]
+        found = [G._measured(v, precise) for v in vectors]
     else:
-        found = [(*multiply(v), rounding) for v in points]
+        found = [(*multiply(v), rounding) for v in vectors]
 
     # 3. With a free intercept, p is tilt = |y'p| away, in ||.||_1, from having half of its weight in each class.
     tilt = 0.0
     if G.free_labels is not None:
-        tilt = abs(sum(_precise_dot(G.free_labels, points[0])))
+        tilt = abs(sum(_precise_dot(G.free_labels, vectors[0])))
         if tilt > 1e-6:
             raise ValueError(
                 'p must have half of its weight in each class for intercept="free", as the p of momentum and of '
@@ -5599,10 +5599,10 @@ def _by_products(G, alpha, p, rounding, precise, multiply):
     # Relative to sum p >= 1/2, this distance is at most 2 tilt; the factor 4 covers rounding.
     seen = [
         (v, _by_product(G, v, norm2, m, own._replace(length=own.length + 4.0 * tilt)))
-        for v, (norm2, m, own) in zip(points, found, strict=True)
+        for v, (norm2, m, own) in zip(vectors, found, strict=True)
     ]
     # p is balanced by smaller weights, so that no weight exceeds its cost; its sum falls by tilt.
-    total = math.fsum(points[0]) - tilt
+    total = math.fsum(vectors[0]) - tilt
     return seen[-1] if alpha.any() else (alpha, _no_separator(G.n)), seen[0], total
 
 
@@ -5639,7 +5639,7 @@ def _interval(G, alpha, p, precise=False, held=None, drift=0.0, multiply=None):
 
     Without ``held``, the products are fresh.  ``held`` is (G alpha, G p) as a loop has updated them: errors of entries
     may be larger than those of a product by ``drift`` s ||.||_1.  If ``multiply`` is given, multiply(v) returns
-    (v'Gv, G v) in place of G.
+    (v'Gv, G v) in place of G, unless ``precise`` is True.
     """
     rounding = G.rounding()
     if held is None:
@@ -6542,6 +6542,8 @@ def _is_closed(lower, upper, tol):
 
 def _note_on_rounding(G, bounds):
     """Return a note on the limits that rounding sets, and on a G that would be more precise."""
+    if bounds.lower > 0.0 and bounds.upper - bounds.lower > 10.0 * bounds.blur:
+        return "further steps do not narrow the interval"
     note = f"rounding hides margins below {_written(bounds.upper, 2, _UP)}"
     if bounds.lower > 0.0:
         note = f"rounding limits the relative gap to {bounds.blur / bounds.upper:.1g}"
@@ -7638,7 +7640,9 @@ def _square_of_p(g, q, Gg, Gq):
 
 @njit(cache=_CACHE)
 def _momentum_loop(G, k, until, alpha, g, m, Gg, q, Gq, logistic, shift, y, step, goal):
-    """Run Algorithm 1 of ji21; m = G alpha, Gg = G g, Z'g is the paper's g_k, and q has the weights of the loss at m.
+    """Run Algorithm 1 of ji21; m = G alpha, Gg = G g, and q has the weights of the loss at m.
+
+    Z'g is the paper's g_{k-1} at the beginning of iteration k.
 
     If ``goal`` is above 0, the loop halts once ||p_k||_G^2 <= goal.
     """
@@ -8481,9 +8485,8 @@ def _newton_step(M, q, mean, downhill, mu, damping, least_weight):
     """Return the Newton step for phi, whose gradient is -downhill; M has the margins of the basis, and ``mean`` is M q.
 
     The Hessian is mu I + M diag(q) M' - mean mean'.  The step computes it from the points whose weight is above the
-    least
-    weight.  With mu = 0 the Hessian is damped: it may be 0 if one point has all the weight, and if phi has no minimum,
-    it may be far smaller along the gradient than its trace.
+    least weight.  With mu = 0 the Hessian is damped: it may be 0 if one point has all the weight, and if phi has no
+    minimum, it may be far smaller along the gradient than its trace.
     """
     active = np.flatnonzero(q > least_weight)
     columns = M.take(active, axis=1)
@@ -8866,9 +8869,8 @@ class Norm(NamedTuple):
 
     Notes
     -----
-    Certificates rely on ``value``, ``dual`` and ``radius``: they are false if one of these functions returns too small
-    a
-    number.  If your function may round down, multiply what it returns by 1 + 1e-12.
+    Certificates rely on ``value``, ``dual`` and ``radius``: they are false if one of these functions
+    returns too small a number.  If your function may round down, multiply what it returns by 1 + 1e-12.
 
     Examples
     --------
@@ -9651,7 +9653,7 @@ def steepest_descent(
 # if it returned "again" and the iteration has gained.  Otherwise the next method of the list runs that takes the
 # problem.  The run ends at the end of the list.
 
-# Limits and shares, each with one meaning.  After a semicolon a comment says what other values did: "64 x1.07" says
+# Limits and shares.  After a semicolon a comment says what other values did: "64 x1.07" says
 # that the value 64 takes 1.07 times as long, as a geometric mean over the problems on which it made a difference; reads
 # and iterations changed by similar factors.  We measured 33 problems of 50 to 5,000 points: pairs of MNIST digits with
 # rbf, linear and polynomial kernels, blobs, and noisy labels; hard and soft margins; dense, by rows, sparse, on demand,
@@ -9733,7 +9735,7 @@ _MOST_PASSES = 100
 _ITERATIONS_LEFT = 5
 #   limit of Newton steps, and of conjugate gradient steps in each, so that every run ends
 _MOST_NEWTON_STEPS = 200
-#   limit of steps in a row without a smaller gap
+#   limit of steps, or of turns, in a row without a smaller gap
 _PATIENT_STEPS = 10
 #   seconds after which a run warns that it takes long
 _SILENCE = 20.0
@@ -10471,9 +10473,9 @@ def _may_move(x, v, low, high):
 
 
 def _solve_by_clipped_pairs(H, x, v, low, high, target, most):
-    """Make about ``most`` steps on pairs, over fewer and fewer points, until none violates by more than ``target``.
+    """Return x after about ``most`` steps on pairs, or fewer if none violates by more than ``target`` before.
 
-    Return (x, number of steps).
+    The steps are over fewer and fewer points.
     """
     x = x.copy()
     points = np.arange(x.size)
@@ -10486,12 +10488,17 @@ def _solve_by_clipped_pairs(H, x, v, low, high, target, most):
         total += steps
         x[points] = inside[0]
         if worst <= target or steps == 0 or total > most:
-            return x, total
+            return x
         stays = _may_move(*inside)
         if np.count_nonzero(stays) < _SHRINKS * points.size:
             points = points[stays]
             H = np.ascontiguousarray(H[np.ix_(stays, stays)])
             inside = tuple(part[stays] for part in inside)
+
+
+def _odds(gap):
+    """Return (upper - lower) / lower for a relative gap; it tells gaps near 1 apart."""
+    return gap / (1.0 - gap) if gap < 1.0 else math.inf
 
 
 def _worst_pairs(x, v, low, high, most):
@@ -10523,7 +10530,7 @@ def _by_clipped_pairs(problem, aims, alpha, m, gap):
     points = np.append(np.arange(room) * n // room, n)
     target = min(0.1, 100.0 * aims.gap)
     most = _CLIPPED_STEPS * n  # then margins are computed again: single precision loses digits
-    best = gap
+    best = _odds(gap)
     patience = _PATIENT_STEPS
     while True:
         # 1. Make steps on these points, and compute all margins.
@@ -10536,16 +10543,18 @@ def _by_clipped_pairs(problem, aims, alpha, m, gap):
         places = np.searchsorted(placed, points)
         Q = H if places.size == len(H) else H[np.ix_(places, places)]
         given = (x[points], v[points], low[points], high[points])
-        x[points], steps = _solve_by_clipped_pairs(Q, *given, target, most)
+        x[points] = _solve_by_clipped_pairs(Q, *given, target, most)
         problem.change(alpha, m, np.arange(n), np.abs(x[:n]))
         # 2. Decide whether to go on.
         gap = problem.gap(alpha, m)
         if gap <= aims.gap:
             return "again"
-        patience = _PATIENT_STEPS if gap < _GAINED * best else patience - 1
-        if patience == 0 or (steps > most and gap > _CLOSER * best):
+        patience -= 1
+        if _odds(gap) < _GAINED * best:
+            best = _odds(gap)
+            patience = _PATIENT_STEPS
+        if patience == 0:
             return "next"
-        best = min(best, gap)
         # 3. Choose the next target and the next points.
         v[:n] = signs * (1.0 - m)
         if np.subtract(*_ends_of_pairs(x, v, low, high)) <= 2.0 * target:
@@ -11614,7 +11623,7 @@ def _by_descent(problem, aims, alpha, m, gap):
     start = alpha.copy()
     v = alpha / problem.scale
     run = _DESCENTS[problem.descent](problem, v)
-    odds = []  # (upper - lower) / lower after each turn
+    odds = []  # after each turn
     for _ in range(_TURNS):
         # 1. Steps
         active = (v > 0.0) | (m < 1.0)
@@ -11634,7 +11643,7 @@ def _by_descent(problem, aims, alpha, m, gap):
         gap = problem.gap(alpha, m)
         if gap <= aims.gap:
             return "again"
-        odds.append(gap / (1.0 - gap) if gap < 1.0 else math.inf)
+        odds.append(_odds(gap))
     # 3. Would this rate of convergence close the gap soon?  Far from the solution the gap stays near 1 while
     #    upper / lower falls, so that the rate is that of the odds.
     half = _TURNS // 2
@@ -11950,6 +11959,11 @@ def _exact_loop(G, k, until, alpha, m, place, reads, problem, aims):
     ``place`` and ``reads`` are arrays of one entry: the index of the method of the next iteration, and the `reads` of
     the problem, which the driver keeps in the state.
     """
+    if place[0] < len(_METHODS) and not _METHODS[place[0]].takes(problem, 0):
+        raise ValueError(
+            f"start must be a Result for the same G; its run ended in {_METHODS[place[0]].name}, which this G does not "
+            "take: to begin a new run from its weights, give start=result.alpha"
+        )
     while k < until and place[0] < len(_METHODS):
         if aims.are_met_by_witness(problem, alpha, m):
             break
@@ -11993,25 +12007,23 @@ def max_margin(
     An iteration minimises alpha' G alpha / 2 - sum_i alpha_i over alpha >= 0 by one method.  The next iteration uses
     the same method as long as that helps.  Then the next method of this list that takes G follows:
 
-    (1) Descent: steps on one weight after another, in random order, if G has rows and slacks.  Over pairs a step
-        changes all weights of a point, if there are slacks or more than 20,000 pairs.  The method of multipliers
-        adjusts a free
-        bias.  Rows of at most 256 coordinates are left to (2), and three classes with a kernel and a cost to (4), which
-        is faster.
-    (2) Newton steps in the coordinates of the separator, if every point has slacks and there are fewer than 3,000
-        coordinates, and fewer coordinates than points.  Over pairs the equations of each class alone are the
-        preconditioner.  Plain slacks are the limit of a loss that is quadratic up to a smaller and smaller width.
-    (3) Newton steps on the faces of a working set, which has the support and points of least margin: for at most 256
-        points, and, while the support is that small, for a hard margin whose entries are evaluated or whose intercept
-        is free.
-    (4) Pair steps on a working set, in single precision, corrected in double precision.
-    (5) Newton steps by conjugate gradients with a preconditioner of low rank, if every point has a ridge.  They run
-        before (4) if no working set can hold the support.
-    (6) Newton steps on faces of at most 6,000 points.
-
-    With a cost the list has (1), then (2), then (4) on the points that may move, 5,000 at first, and then (6) for at
-    most 256 weights between 0 and their cost.  Over pairs (2) then takes at most 256 coordinates, counted over all
-    classes.
+    - *Descent*: steps on one weight after another, in random order.  It takes G with rows and slacks, and G over pairs,
+      with rows or without, if there are slacks or more than 20,000 pairs: then a step changes all weights of a point.
+      The method of multipliers adjusts a free bias.  Rows of at most 256 coordinates are left to Newton steps, and
+      three classes with a kernel and a cost to clipped pairs, which are faster.
+    - *Newton steps* in the coordinates of the separator, if every point has slacks and there are fewer than 3,000
+      coordinates, and fewer coordinates than points; over pairs with a cost at most 256, counted over all classes.
+      Over pairs the equations of each class alone are the preconditioner.  Plain slacks are the limit of a loss that
+      is quadratic up to a smaller and smaller width.
+    - *Clipped pairs*, with a cost: pair steps within bounds on the points that may move, 5,000 at first.
+    - *Small faces*, without a cost: Newton steps on the faces of a working set, which has the support and points of
+      least margin: for at most 256 points, and, while the support is that small, for a hard margin whose entries are
+      evaluated or whose intercept is free.
+    - *Pair steps*, without a cost, on a working set, in single precision, corrected in double precision.
+    - *Low rank*: Newton steps by conjugate gradients with a preconditioner of low rank, if every point has a ridge.
+      They run before pair steps if no working set can hold the support.
+    - *Large faces*, without a cost: Newton steps on faces of at most 6,000 points.
+    - *Clipped faces*, with a cost: Newton steps on at most 256 weights between 0 and their cost.
 
     Parameters
     ----------
@@ -12712,7 +12724,8 @@ class MaxMarginClassifier:
     intercept_scaling : float or None
         None leaves the bias of two classes free, as SVC does: ||f|| does not include it, and rho does not depend on the
         origin.  A number c adds the constant feature c to all points, as LinearSVC does: the kernel is K + c^2, and
-        ||f|| includes the bias.  For more than two classes None stands for 1.
+        ||f|| includes the bias.  For more than two classes None stands for 1; then f depends on the origin, so bring
+        the columns near 0, or give a larger c.
     C : float
         Weight of the loss, above 0; inf is the hard margin.  C has the units of 1 / max_i G_ii, where G_ii is
         K(x_i, x_i) + c^2 after normalisation, and c is the constant feature, or 0 without one.
@@ -12777,21 +12790,18 @@ class MaxMarginClassifier:
     A point of sample_weight k counts as k copies of it, for gamma="scale" as well.  Copies count as one point with the
     sum of their weights (Lemma 3, "Copies of a point", in figures/THEOREMS.md).  Points of a precomputed kernel or in a
     mapped file are not compared, and each counts as one point.  At a given gamma, a hard margin depends only on which
-    weights are
-    0.  Weights times class weights that are not 0 must be within a factor of 1e16 of each other.  C w_i max_i G_ii must
-       be
-    between 1e-16 and 1e16, and for the squared hinge loss between half of these limits.
+    weights are 0.  Weights times class weights that are not 0 must be within a factor of 1e16 of each other.  C w_i
+    max_i G_ii must be between 1e-16 and 1e16, and for the squared hinge loss between half of these limits.
 
     With several classes G has n (n_classes - 1) rows, and a product costs n_classes products with the kernel matrix.
     2,000 points of 100 classes took about a second.
 
     If the kernel is "linear" and X has fewer than 3,000 columns, the columns may have different units.  If no weights
     of points in double precision give the separator, `fit` finds its coordinates and certifies them, as
-    `separator_margin`
-    does.  Then `interval_` is the interval of these coordinates, which are ``result_.separator``, and it is narrower
-    than the interval that ``result_.alpha`` proves.  If one column is up to 1e8 times as wide as another, tol=1e-6 was
-    reached in every trial; with larger factors rounding may hide more.  This includes sparse X that have up to 2^26
-    entries with their zeros.
+    `separator_margin` does.  Then `interval_` is the interval of these coordinates, which are ``result_.separator``,
+    and it is narrower than the interval that ``result_.alpha`` proves.  If one column is up to 1e8 times as wide as
+    another, tol=1e-6 was reached in every trial; with larger factors rounding may hide more.  This includes sparse X
+    that have up to 2^26 entries with their zeros.
 
     Only the version of this module that saved a model, by `pickle` and the like, can read it.
 
@@ -13079,20 +13089,20 @@ class MaxMarginClassifier:
     def _advice_on_interval(self):
         """Return a text that says what is known of the margin, and what would narrow the interval."""
         lower, upper = self.interval_
+        smaller = "a finite C" if self.C == math.inf else "a smaller C"
+        remedy = f"give {smaller} or a larger tol"
         if self.status_ == "max_iter":
-            remedy = (
-                f"after {_counted(self.n_iter_, 'iteration')}: give a larger tol, or a larger max_iter to "
-                "max_margin(gram(X, y, ...))"
-            )
+            remedy = f"after {_counted(self.n_iter_, 'iteration')}: {remedy}"
         else:
-            smaller = "a finite C" if self.C == math.inf else "a smaller C"
             remedy = (
-                f"as far as rounding lets it be proved: give {smaller} or a larger tol, and bring columns to one "
-                "scale and near 0, as StandardScaler does, if they are not"
+                f"as far as rounding lets it be proved: {remedy}, and bring columns to one scale and near 0, as "
+                "StandardScaler does, if they are not"
             )
+        gap = 1.0 - lower / upper
+        digits = max(3, 2 - math.floor(math.log10(gap))) if gap > 0.0 else 17
         return (
-            f"the margin is known to be between {_written(lower, 3, _DOWN)} and {_written(upper, 3, _UP)}, a relative "
-            f"gap of {1.0 - lower / upper:.2g}, {remedy}"
+            f"the margin is known to be between {_written(lower, digits, _DOWN)} and {_written(upper, digits, _UP)}, a "
+            f"relative gap of {gap:.2g}, {remedy}"
         )
 
     def _set_predictor(self, G, data, result):
@@ -13112,7 +13122,7 @@ class MaxMarginClassifier:
             scale = 1.0
         self._scores = scores._replace(common=scale * scores.common)
         self._bias = scale * result.bias
-        # 2. Set the coefficients of points and of columns.
+        # 2. Set the coefficients: f(x) = multiple common sum_i coefficients_i K(x_i, x) + intercept.
         if self._takes("linear"):
             if n_classes == 2:
                 table = (weights * (2.0 * data.labels - 1.0))[None]
@@ -13148,9 +13158,10 @@ class MaxMarginClassifier:
     def _weights(self, G, result):
         """Return (v, t): f has the weights t v.
 
-        Without slacks t makes the least margin of f equal to 1.  With a cost the solver has scaled v, and t is 1.  With
-        squared slacks t minimises the objective with the slacks max(0, 1 - t m_i), for the margins m without the ridge,
-        because at a large C the slacks r_i v_i have lost their digits.
+        Without slacks t makes the least margin of f equal to 1: that of p is lower ||p||_G, and ||p||_G is upper.
+        With a cost the solver has scaled v, and t is 1.  With squared slacks t minimises the objective with the slacks
+        max(0, 1 - t m_i), for the margins m without the ridge, because at a large C the slacks r_i v_i have lost their
+        digits.
         """
         if G._has_cost:
             return result.alpha, 1.0
@@ -13163,7 +13174,9 @@ class MaxMarginClassifier:
             m = m + result.bias * G.free_labels
         of_slacks = G.ridge * p
         margins = m - of_slacks
-        if margins @ (1.0 / G.ridge) > 0.0:  # else f is 0
+        if (
+            margins @ (1.0 / G.ridge) > 0.0
+        ):  # otherwise the best f is 0, which predicts no class: t stays
             norm2 = max(norm2 - of_slacks @ p, 0.0)
             multiple = _minimizing_step(np.zeros(m.size), margins, G.ridge, 0.0, norm2)
         return p, multiple

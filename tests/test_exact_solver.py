@@ -497,6 +497,30 @@ def test_a_start_of_another_problem_or_algorithm_is_refused_with_a_remedy():
         )
 
 
+@pytest.mark.parametrize("C", [1e3, 1e4])
+def test_noise_and_a_large_cost_are_certified(C):
+    """Turns of clipped steps that gain slowly go on."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1000, 2))
+    y = np.where(X[:, 0] + 0.5 * rng.normal(size=1000) > 0.0, 1, -1)
+    result = fm.max_margin(fm.gram(X, y, kernel="rbf", cost=C), tol=1e-3)
+    assert result.status == "certified"
+
+
+def test_a_start_of_other_slacks_is_refused_with_a_remedy():
+    """A method for plain slacks cannot go on without them, nor one for rows of a soft margin with a hard one."""
+    X, y = two_classes(400, 3, 0.5, 0)
+    G = fm.gram(X, y, intercept="free")
+    soft = fm.features(X, y, ridge=1.0)
+    for hard, other in ((G, G.with_cost(1.0)), (fm.features(X, y), soft)):
+        partial = fm.max_margin(other, max_iter=1, tol=1e-15)
+        check_raises(
+            lambda hard=hard, partial=partial: fm.max_margin(hard, start=partial),
+            ValueError,
+            ["start must be a Result for the same G", "start=result.alpha"],
+        )
+
+
 @pytest.mark.parametrize("kind", ["dense", "features", "lazy"])
 def test_good_weights_to_begin_with_save_work(kind):
     """Along a path of ridges, each from the last one's weights: by the entries of G that are read."""
