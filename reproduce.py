@@ -1331,7 +1331,7 @@ def _(table, *axes):
         rule(ax, 1, zorder=1)
         ours, theirs = np.log(found["inertial descent"]), np.log(found["momentum"])
         lead = ours - theirs
-        if lead[0] < 0 < lead[-1]:  # with rising gaps, they are equal once
+        if lead[0] < 0 < lead[-1]:  # their first crossing
             k = np.argmax(lead > 0)
             x, y = (
                 math.exp(np.interp(0, lead[k - 1 : k + 1], values[k - 1 : k + 1]))
