@@ -881,15 +881,18 @@ def level(ax, y, text, at=0.02, above=True, **options):
     )
 
 
-def name_ends(ax):
+def name_ends(ax, form=None):
     """Write the labels of lines at the right of a panel, at the heights at which they end; return these texts.
 
+    A label ends with the last value of its line if a function ``form`` writes this.
     Before each stands a sample of its line: so a black print tells lines apart, too, and a neighbour has its legend.
     They get their places once the limits of the panel are known: see `spread_names`.
     """
     for line in [line for line in ax.lines if not line.get_label().startswith("_")]:
         heights = np.asarray(line.get_ydata(), dtype=float)
         end = heights[np.isfinite(heights)][-1]
+        if form:
+            line.set_label(f"{line.get_label()}: {form(end)}")
         place = {"transform": ax.get_yaxis_transform(), "va": "center", "gid": NAME}
         ax.text(1, end, line.get_label(), **place)
         sample = matplotlib.lines.Line2D([], [])
@@ -955,12 +958,14 @@ def from_here_on(values):
     return np.fmax.accumulate(values[::-1])[::-1]
 
 
-def draw_seeds(ax, rows, name, label, **look):
-    """Draw the median over seeds of a column against t, and a band of its range."""
+def draw_seeds(ax, rows, name, label, edge=0, **look):
+    """Draw the median over seeds of a column against t, and a band of its range, perhaps with an edge so broad."""
     t = np.unique(rows["t"])
     low, median, high = np.percentile(by_seed(rows, name), (0, 50, 100), axis=0)
     ax.plot(t, median, label=label, **look)
-    ax.fill_between(t, low, high, color=look["color"], alpha=0.15, linewidth=0)
+    if np.any(low < high):
+        color = look["color"]
+        ax.fill_between(t, low, high, facecolor=(color, 0.15), edgecolor=color, linewidth=edge)
 
 
 def number(value, form):

@@ -410,7 +410,8 @@ def test_points_that_no_plane_separates_have_no_gap():
     assert table["largest"].max() <= 0
     axes = figure.draw(table).axes
     assert "no plane separates" in axes[0].get_ylabel()
-    for line, (_, rows) in zip(axes[0].lines, harness.groups(table, "method"), strict=True):
+    curves = [line for line in axes[0].lines if line.get_gid() != harness.NAME]
+    for line, (_, rows) in zip(curves, harness.groups(table, "method"), strict=True):
         assert np.array_equal(line.get_ydata(), -rows["margin"])
 
 
@@ -437,6 +438,34 @@ def test_a_figure_that_is_computed_anew_agrees_with_the_kept_one(key, tmp_path, 
     assert harness.main([key, "--no-progress"]) == 0
     for file in files:
         assert (tmp_path / file.name).read_bytes() == file.read_bytes()
+
+
+def test_a_step_by_a_long_point_is_balanced_by_whole_steps_except_at_the_hump():
+    """With r u + m v/r, <u, v> = -0.96, both classes are right if 0.96 r² < m < r²/0.96."""
+    rows = harness.where(kept("ramdas14:example"), points="as they are")
+    balanced = []
+    for r, mistakes in zip(rows["r"], rows["mistakes"], strict=True):
+        steps = math.floor(0.96 * r * r) + 1
+        balanced.append(steps < r * r / 0.96)
+        assert mistakes == 1 + steps if balanced[-1] else mistakes > 1 + steps
+    assert balanced == [r < 1.1 or r > 2.5 for r in rows["r"]]  # the hump is between
+
+
+def test_a_thousand_times_the_points_need_at_most_four_times_the_iterations():
+    """And powers of 1/margin are about 2, 2 and 1."""
+    (_, by_margin), (_, by_points) = harness.groups(kept("ramdas14:theorem1"), "panel")
+    for method, rows in harness.groups(by_points, "method"):
+        assert rows["x"][-1] == 1000 * rows["x"][0]
+        assert rows["iterations"].max() <= 4 * rows["iterations"].min()
+        rows = harness.where(by_margin, method=method)
+        power, *_ = harness.exponent(rows["x"], rows["iterations"])
+        assert power == pytest.approx(1 if method == "SNKP" else 2, abs=0.15)
+
+
+def test_inertial_descent_loses_margin_on_htru2_in_the_end():
+    rows = harness.where(kept("apidopoulos22:fig6"), data="HTRU2", method="inertial descent")
+    assert rows["t"][rows["margin"].argmax()] == 891
+    assert "after iteration 891" in kept("apidopoulos22:fig6").caption
 
 
 def test_inertial_descent_ends_with_the_largest_margin():
