@@ -747,7 +747,6 @@ LOOKS = {  # of methods, the same in all pictures; no two have both colour and d
     for name, (color, dash) in {
         "max_margin": (GREEN, LONG),
         "subspace perceptron": (BLACK, "-"),
-        "subspace perceptron, span of 5 vectors": (ORANGE, MIXED),
         "perceptron": (BLUE, ":"),
         "NKP": (BLACK, "-."),
         "SNKP": (VERMILLION, "--"),
@@ -761,7 +760,7 @@ LOOKS = {  # of methods, the same in all pictures; no two have both colour and d
         "batch perceptron, last iterate": (BLACK, ":"),
         "gradient descent": (BLACK, "--"),
         "gradient descent, step 1": (BLACK, "--"),
-        "gradient descent, step 10⁶": (ORANGE, LONG_DOT),
+        "gradient descent, step 10⁶": (ORANGE, "-"),
         "normalised GD": (VERMILLION, ":"),
         "normalised GD, step 100": (PURPLE, ":"),
         "normalised GD, step 10⁴": (GREEN, MIXED),

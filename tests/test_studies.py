@@ -243,7 +243,7 @@ def test_gaps_along_steps_are_those_to_the_planted_margin():
     """1 - margin / 0.05, also above 1, and the loss is that of the same weights."""
     run = harness.Run(progress=False)
     rows = list(harness.FIGURES["steps"].rows(run, n=20, d=5, seeds=2, steps=20))
-    drawn = [row for row in rows if row["problem"] == "2 drawn sets"]
+    drawn = [row for row in rows if row["problem"] == "2 random sets"]
     assert len(drawn) == 2 * len(studies.STEPS)
     assert [row["method"] for row in drawn] == 2 * list(studies.STEPS)
     for row in drawn:
@@ -264,7 +264,7 @@ def test_a_tiny_loss_goes_with_a_small_margin(quick):
     for problem, part in harness.groups(table, "problem"):
         runs = dict(harness.groups(part, "method"))
         assert list(runs) == list(studies.STEPS)
-        if "drawn" in problem:
+        if "random" in problem:
             huge, ours = (
                 {name: harness.by_seed(runs[method], name)[:, -1] for name in ("ln_loss", "gap")}
                 for method in ("gradient descent, step 10⁶", "momentum")
@@ -282,7 +282,7 @@ def test_the_title_of_steps_compares_gaps_at_the_first_loss_below_its_goal():
     }
     rows = []
     for method, (gap, ln_loss, *other) in methods.items():
-        row = {"problem": "2 drawn sets", "method": method, "t": [1, 2, 3]}
+        row = {"problem": "2 random sets", "method": method, "t": [1, 2, 3]}
         rows.append(row | {"seed": 0, "gap": gap, "ln_loss": ln_loss})
         rows.append(row | {"seed": 1, "gap": other[0], "ln_loss": other[1]})
     table = harness.stack(rows)
