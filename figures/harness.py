@@ -846,6 +846,7 @@ def balanced(text, width):
 
 def legend_columns(labels):
     """Return the fewest columns of a legend that has as few lines as fit into the breadth."""
+    labels = [re.sub(r"[$^{}]", "", label) for label in labels]  # as they are printed
     fitting = [1]
     for ncols in range(2, len(labels) + 1):
         columns = np.array_split(labels, ncols)  # as Matplotlib fills them

@@ -778,6 +778,47 @@ def test_max_margin_is_first_to_six_digits():
         assert rows["method"][np.nanargmin(rows["to_six_digits"])] == "max_margin"
 
 
+def test_max_margin_has_nine_digits_before_one_product():
+    exact = harness.where(kept("front"), method="max_margin")
+    assert exact["products"][-1] < 1
+    assert 1 - exact["lower"][-1] / exact["upper"][-1] < 1e-9
+
+
+def test_the_entropy_prox_is_ahead_with_many_points_and_the_euclidean_one_at_fine_certificates():
+    for (_, part), entropy_is_first in zip(
+        harness.groups(kept("open1"), "panel"), (True, False), strict=True
+    ):
+        euclidean = harness.where(part, method="ISNKPVN")
+        ends = {
+            method: np.median(rows["iterations"][rows["x"] == euclidean["x"].max()])
+            for method, rows in harness.groups(part, "method")
+        }
+        last = max if entropy_is_first else min
+        assert last(ends, key=ends.get) == "ISNKPVN"
+
+
+def test_the_gap_of_sampling_ends_like_the_powers_in_the_title():
+    for panel, power in (("with momentum", -2), ("without momentum", -1)):
+        for _, rows in harness.groups(harness.where(kept("open2"), panel=panel), "data"):
+            T = np.unique(rows["T"])
+            gap = np.median(harness.by_seed(rows, "gap"), axis=0)
+            late = T >= T[-1] / 30
+            slope = np.polyfit(np.log(T[late]), np.log(gap[late]), 1)[0]
+            assert slope == pytest.approx(power, abs=0.15)
+
+
+def test_gaps_fall_along_steps_as_the_report_says():
+    for _, part in harness.groups(kept("steps"), "problem"):
+        for method, rows in harness.groups(part, "method"):
+            power = {"normalised": -1, "momentum": -2}.get(method.split()[0])
+            if power:
+                t = np.unique(rows["t"])
+                late = t >= t[-1] / 10
+                gap = np.median(harness.by_seed(rows, "gap"), axis=0)
+                slope = np.polyfit(np.log(t[late]), np.log(gap[late]), 1)[0]
+                assert slope == pytest.approx(power, abs=0.25)
+
+
 def test_adam_and_muon_are_where_the_report_says():
     """Adam is behind sign descent in its norm on two classes, Muon ahead of spectral descent on ten."""
     (_, two), (_, ten) = harness.groups(kept("norms"), "problem")
