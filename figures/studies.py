@@ -2329,24 +2329,21 @@ def _(table, *axes):
     for ax, (problem, rows) in zip(axes, groups(table, "problem"), strict=True):
         ax.sharex(axes[0])
         ax.sharey(axes[0])
-        y = np.array([places.get(method, math.nan) for method in rows["method"]])
-        ax.hlines(y, rows["to_1_percent"], rows["to_six_digits"], color=BLACK, linewidth=1)
+        is_shown = np.isin(rows["method"], there)
+        y = np.array([places[method] for method in rows["method"][is_shown]])
+        columns = rows["to_1_percent"], rows["to_six_digits"], times_as_long(rows)
+        percent, six, times = (column[is_shown] for column in columns)
+        ax.hlines(y, percent, six, color=BLACK, linewidth=1)
         look = {"color": BLACK, "linestyle": "", "marker": "o"}
-        # An open mark below a filled one at the same place would be hidden.
-        apart = rows["to_1_percent"] != rows["to_six_digits"]
-        first = rows["to_1_percent"][apart]
-        ax.plot(
-            first, y[apart], markerfacecolor="white", label="at a gap of 1 %, before 10⁻⁶", **look
-        )
-        ax.plot(rows["to_six_digits"], y, label="at a gap of 10⁻⁶", **look)
-        for height, one, six, times in zip(
-            y, rows["to_1_percent"], rows["to_six_digits"], times_as_long(rows), strict=True
-        ):
-            if np.isfinite(times):
-                note(ax, 1.3 * six, height, f"{rounded(times)} times", color=BLACK)
-            elif not np.isfinite(six):
-                words = "not to 10⁻⁶" if np.isfinite(one) else "not to 1 %"
-                note(ax, 0.98, height, words, ha="right", transform=ax.get_yaxis_transform())
+        apart = percent != six  # an open mark below a filled one would be hidden
+        label = "at a gap of 1 %, before 10⁻⁶"
+        ax.plot(percent[apart], y[apart], markerfacecolor="white", label=label, **look)
+        ax.plot(six, y, label="at a gap of 10⁻⁶", **look)
+        for k in np.flatnonzero(np.isfinite(times)):
+            note(ax, 1.3 * six[k], y[k], f"{rounded(times[k])} times", color=BLACK)
+        for k in np.flatnonzero(np.isnan(six)):
+            words = "not to 10⁻⁶" if np.isfinite(percent[k]) else "not to 1 %"
+            note(ax, 0.98, y[k], words, ha="right", transform=ax.get_yaxis_transform())
         ax.set(title=problem, xscale="log", xlabel="seconds", xlim=(0.003, 300))
         ax.set_yticks(list(places.values()), list(places))
         ax.set_ylim(-len(places) + 0.3, 0.7)
