@@ -198,9 +198,8 @@ def _(table, ax):
     label = f"trained last layer:\n{share} % of it"
     ax.plot(table["epoch"], table["margin"], color=BLUE, linestyle="-", label=label)
     most = 1.2 * table["largest"].max()
-    seen = table["epoch"][table["margin"] > -most][0]
-    words = f"up from {number(table['margin'].min(), '.0f')}  "
-    note(ax, seen, -0.85 * most, words, color=BLUE, ha="right")
+    words = f"trained last layer: below, down to {number(table['margin'].min(), '.0f')}"
+    note(ax, 0.02, 0.06, words, color=BLUE, transform=ax.transAxes)
     ax.set(xlabel="epoch", ylabel="margin", ylim=(-most, most))
     level(ax, 0, "below: a point on its wrong side", above=False)
     ax.margins(x=0)
