@@ -747,7 +747,6 @@ LOOKS = {  # of methods, the same in all pictures; no two have both colour and d
     for name, (color, dash) in {
         "max_margin": (GREEN, LONG),
         "subspace perceptron": (BLACK, "-"),
-        "subspace perceptron, span of 5 vectors": (ORANGE, MIXED),
         "perceptron": (BLUE, ":"),
         "NKP": (BLACK, "-."),
         "SNKP": (VERMILLION, "--"),
@@ -761,7 +760,7 @@ LOOKS = {  # of methods, the same in all pictures; no two have both colour and d
         "batch perceptron, last iterate": (BLACK, ":"),
         "gradient descent": (BLACK, "--"),
         "gradient descent, step 1": (BLACK, "--"),
-        "gradient descent, step 10⁶": (ORANGE, LONG_DOT),
+        "gradient descent, step 10⁶": (ORANGE, "-"),
         "normalised GD": (VERMILLION, ":"),
         "normalised GD, step 100": (PURPLE, ":"),
         "normalised GD, step 10⁴": (GREEN, MIXED),
@@ -847,6 +846,7 @@ def balanced(text, width):
 
 def legend_columns(labels):
     """Return the fewest columns of a legend that has as few lines as fit into the breadth."""
+    labels = [re.sub(r"[$^{}]", "", label) for label in labels]  # as they are printed
     fitting = [1]
     for ncols in range(2, len(labels) + 1):
         columns = np.array_split(labels, ncols)  # as Matplotlib fills them

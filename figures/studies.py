@@ -23,7 +23,6 @@ from figures.harness import (
     GREY,
     LOOKS,
     SKY,
-    VERMILLION,
     DataError,
     bound,
     by_seed,
@@ -74,17 +73,17 @@ def quadrants(run):
 
 @figure(
     "front",
-    "max_margin knows the largest margin to nine digits at {fast} of the cost of one product; momentum is at "
-    "{percent}\N{NO-BREAK SPACE}% after {slow} products",
+    "max_margin certifies the largest margin to nine digits for less than one kernel product, momentum to "
+    "{percent}\N{NO-BREAK SPACE}% after {slow}",
     minutes=0.05,
     panels=(1, 2),
     products=10_000,
     quick={"products": 1000},
 )
 def front(run, products):
-    """Data: 500 points of the plane, labelled by the sign of x₁x₂, Gaussian kernel. Margin: how far a separator keeps
-    from all points; ρ: the largest. Both methods certify an interval that holds ρ. Product: the 500 × 500 kernel matrix
-    times a vector; max_margin reads only some of the entries.
+    """Data: 500 points of the plane, labelled by the sign of x₁x₂, Gaussian kernel. The largest margin ρ is how far the
+    best separator keeps from all points; both methods certify an interval that holds it. A kernel product is the 500 ×
+    500 kernel matrix times a vector. max_margin, our solver, reads only some of the entries.
 
     Points of N(0, 1), γ = 1/(d Var X), K(x, x) = 1, seed {seed}; a product counts as n² entries of G.
     """
@@ -115,8 +114,10 @@ def _(table, intervals, widths):
     margin = exact["lower"][0]
     look = LOOKS["max_margin"] | {"marker": "o", "markevery": [0]}
     intervals.plot(ends, [margin, margin], **look)
-    note(intervals, ends[0], 1.4 * margin, "max_margin", color=GREEN, va="bottom")
-    note(intervals, 20, 3.5 * margin, "momentum:\nρ lies in here", color=BLUE, ha="center")
+    note(intervals, ends[0], 1.4 * margin, "max_margin (our solver)", color=GREEN, va="bottom")
+    note(intervals, ends[0], 0.6 * margin, "its value, continued", color=GREEN, va="top")
+    words = f"momentum:\nρ lies in here,\nfrom product {x[0]:.0f} on"
+    note(intervals, 20, 4 * margin, words, color=BLUE, ha="center")
     intervals.set(title="certified interval", ylabel="largest margin ρ")
     intervals.set_ylim(-2 * margin, 6 * margin)
     numbers = front.numbers_of(table)
@@ -128,7 +129,7 @@ def _(table, intervals, widths):
     words = f"max_margin, {numbers['fast']} products:\nbelow 10⁻⁹"
     note(widths, 1.7 * ends[0], 3e-10, words, color=GREEN)
     level(widths, 1, "below: separated", above=False)
-    widths.set(title="its width, over its upper end", ylabel="relative width", ylim=(1e-11, 20))
+    widths.set(title="its width / its upper end", ylabel="relative gap", ylim=(1e-11, 20))
     widths.set_yticks(10.0 ** np.arange(-9, 1, 3))
     for ax in (intervals, widths):
         ax.set(xscale="log", xlim=(0.1, 1.5 * x[-1]), xlabel="products: kernel matrix times vector")
@@ -162,15 +163,17 @@ def last_layers(X, y, steps):
 
 @figure(
     "network",
-    "After {epochs} epochs the last layer of a small network has {share} % of the margin that its inputs allow",
+    "After {epochs} epochs the last layer of a small network has {share} % of the largest margin that the hidden "
+    "values allow",
     minutes=0.15,
     height=2.8,
     steps=10_000,
     quick={"steps": 200},
 )
 def network(run, steps):
-    """Data: 500 points of the plane, labelled by the sign of x₁x₂. Network: 64 hidden ReLU units and a last layer,
-    trained once. Margin: the least signed distance of the hidden outputs from the last layer's plane.
+    """Data: 500 points of the plane, labelled by the sign of x₁x₂. The network has 64 hidden ReLU units and a last
+    layer. A margin is the least signed distance of the hidden values of a point from a plane: the last layer's, or the
+    best one's.
 
     Points of N(0, 1), seed {seed}. Gradient descent on the mean logistic loss, step 0.5; an epoch is one step on all
     points. The last layer has no intercept. The largest margin is certified to 1e-9.
@@ -189,15 +192,15 @@ def network(run, steps):
 
 @network.drawing
 def _(table, ax):
-    label = "largest of all:\nmax_margin"
+    share = network.numbers_of(table)["share"]
+    label = "largest margin,\nby max_margin"
     ax.semilogx(table["epoch"], table["largest"], label=label, **LOOKS["max_margin"])
-    label = "of the trained\nlast layer"
+    label = f"trained last layer:\n{share} % of it"
     ax.plot(table["epoch"], table["margin"], color=BLUE, linestyle="-", label=label)
-    most = table["largest"].max()
-    ax.set(xlabel="epoch", ylabel="margin of the last layer,\nlinear from −0.1 to 0.1")
-    ax.set_yscale("symlog", linthresh=0.1, linscale=2)
-    ax.set_ylim(-20, 2 * most)
-    ax.yaxis.set_major_formatter("{x:,g}")
+    most = 1.2 * table["largest"].max()
+    words = f"trained last layer: below, down to {number(table['margin'].min(), '.0f')}"
+    note(ax, 0.02, 0.06, words, color=BLUE, transform=ax.transAxes)
+    ax.set(xlabel="epoch", ylabel="margin", ylim=(-most, most))
     level(ax, 0, "below: a point on its wrong side", above=False)
     ax.margins(x=0)
     plain(ax.xaxis)
@@ -245,7 +248,7 @@ BY_PRODUCTS = {
     "momentum": fm.momentum,
     "SNKP": partial(fm.snkp, stop=None),
 }
-# memory=1 is the smallest that it works with.
+# memory=1 is the smallest that it works with; of this and SNKP the CSV file has the products.
 CUT_DOWN = {"subspace perceptron, span of 5 vectors": partial(fm.subspace_perceptron, memory=1)}
 PAIRS = ((0, 1), (1, 7), (2, 3), (2, 7), (3, 5), (3, 8), (4, 9), (5, 6), (5, 8), (7, 9))
 
@@ -309,25 +312,32 @@ def rows_of_products(family, G, methods, steps):
     },
 )
 def subspace(run, n, d, margin, sets, labelled, dimensions, links, images, pairs, steps):
-    """Data: five families of points of length 1 at most; ρ: their largest margin. A product reads all points twice, or
-    the kernel matrix once. Brackets: at the least ρ that momentum separates; 6: that it finds to 1 %. Curves end where
-    {steps:,} products, or 2,000 of the subspace perceptron, do not suffice; on images the span of 5 was not run.
+    """Data: five families of points of length 1 at most; ρ is their largest margin. A product reads all points twice,
+    or the kernel matrix once. Brackets compare the two methods at the least ρ that momentum separates, panel 6 at the
+    least ρ that it finds to 1 %. Momentum's curves end where {steps:,} products do not suffice.
 
-    Seed {seed}. The CSV file has SNKP, too[[, which takes as many products as momentum, to 10 %]]. 1 and 2: n = {n:,}
-    points of a planted margin in {d:,} dimensions, the j-th coordinate like 1/√j or 1/j². 3: {labelled:,} random points
-    with random labels, in ever fewer dimensions. 4: 2 to {links} points, each of which meets only the next. 5:
-    {images:,} images of each pair, Gaussian kernel. Gap: of the certified interval, as a share of its upper end. Span
-    of 5 vectors: cut down whenever it has so many. Proved: (1.05 (R + 1/4)/ρ)^(2/3) products and one more, R = 2 ln(2n)
-    − 1; up to logarithms no method by products alone has a smaller power on all data.
+    Seed {seed}. The CSV file has SNKP, too[[, which takes as many products as momentum, to 10 %]], and, but for images,
+    the subspace perceptron whose span is cut down whenever it has 5 vectors. The subspace perceptron was stopped after
+    2,000 products. 1 and 2: n = {n:,} points of a planted margin in {d:,} dimensions, the j-th coordinate like 1/√j or
+    1/j². 3: {labelled:,} random points with random labels, in ever fewer dimensions. 4: 2 to {links} points, each of
+    which meets only the next. 5: {images:,} images of each pair, Gaussian kernel. Gap: of the certified interval, as a
+    share of its upper end. Bound: (1.05 (R + 1/4)/ρ)^(2/3) products and one more, R = 2 ln(2n) − 1; up to logarithms no
+    method by products alone has a smaller power on all data.
     """
     rng = run.rng()
     margins = 1 / np.geomspace(1.5, margin, sets)
     lengths = np.unique(np.geomspace(2, links, sets).astype(int))
     families = {
-        "planted, spectrum 1/√j": (planted_power_law(n, d, rho, rng, 0.5) for rho in margins),
-        "planted, spectrum 1/j²": (planted_power_law(n, d, rho, rng, 2) for rho in margins),
-        "random labels": itertools.islice(random_labels(labelled, dimensions, rng), 3, None),
-        "chain": map(chain, lengths),
+        "random points, coordinate j like 1/√j": (
+            planted_power_law(n, d, rho, rng, 0.5) for rho in margins
+        ),
+        "random points, coordinate j like 1/j²": (
+            planted_power_law(n, d, rho, rng, 2) for rho in margins
+        ),
+        "random points, random labels": itertools.islice(
+            random_labels(labelled, dimensions, rng), 3, None
+        ),
+        "a chain, orthogonal but for neighbours": map(chain, lengths),
     }
     for family, drawn in run.bar(families.items()):
         for Z in drawn:
@@ -359,36 +369,36 @@ def _(table, *axes):
     *panels, last = axes
     for k, (family, part) in enumerate(groups(table, "family")):
         ax = panels[k]
-        for method, rows in groups(part, "method"):
+        for method in ("momentum", OURS):
+            rows = where(part, method=method)
             order = np.argsort(rows["inverse_margin"])
             x = rows["inverse_margin"][order]
-            if method != "SNKP":  # it would hide momentum
-                label = method.replace(", ", ",\n")
-                ax.loglog(x, rows["separation"][order], label=label, **LOOKS[method])
-            if method == OURS:
-                label = "proved for the\nsubspace perceptron"
-                ax.plot(x, rows["proved"][order], label=label, **LOOKS[OURS] | BOUND)
+            ax.loglog(x, rows["separation"][order], label=method, **LOOKS[method])
+        label = "proved bound of the subspace perceptron alone"
+        ax.plot(x, rows["proved"][order], label=label, **LOOKS[OURS] | BOUND)
         place, ours, momentum = at_least_margin(part, "separation")
         bracket = {"color": GREY, "marker": "_", "markersize": 9, "linewidth": 1.2}
         ax.plot([place, place], [ours, momentum], linestyle="-", markeredgewidth=1.2, **bracket)
         look = {"color": BLACK, "ha": "right", "va": "bottom", "weight": "bold"}
         note(ax, place, 1.5 * momentum, f"{momentum / ours:.0f} times", **look)
-        ax.set(title=f"{k + 1}: {family}", xlabel="1/ρ: a smaller margin →", ylim=(0.5, 1e5))
+        ax.set(xlabel="1/ρ: a smaller margin →", ylim=(0.5, 1e5))
+        ax.set_title(f"{k + 1}: {family}".replace(", ", ",\n"))
         ax.margins(x=0.06)
         breadth = math.log10(x[-1] / x[0])
         ax.tick_params(labelleft=k % 3 == 0)
         powers = 10.0 ** np.arange(0, 6, 2 if breadth > 3.5 else 1)
         plain(ax.xaxis, *(powers if breadth > 1 else (1, 2, 3, 5, 7, 10, 14, 20, 30, 50)))
         plain(ax.yaxis)
-    name_ends(axes[2])
     times = fewer_products(table, "gap_of_1")
-    families = [family.split(", ")[-1] for family, _ in groups(table, "family")]
-    last.semilogx(times, families, color=BLACK, linestyle="", marker="D", fillstyle="none")
-    for k, ratio in enumerate(times):
-        note(last, ratio, k - 0.15, f"{ratio:.0f}", va="bottom", ha="center", color=BLACK)
-    last.set(title="6: to a gap of 1 %", xlim=(1, 1000), ylim=(len(families) - 0.5, -0.7))
-    last.set_xlabel("how many times fewer")
-    last.yaxis.tick_right()  # where the names of lines have their room
+    places = 1 + np.arange(len(times))
+    last.semilogx(times, places, color=BLACK, linestyle="", marker="D", fillstyle="none")
+    for place, ratio in zip(places, times, strict=True):
+        note(last, ratio, place - 0.15, f"{ratio:.0f}", va="bottom", ha="center", color=BLACK)
+    last.set(title="6: the same ratio,\nto a relative gap of 1 %")
+    last.set(xlabel="products of momentum /\nof the subspace perceptron", xlim=(1, 1000))
+    last.set_ylim(places[-1] + 0.5, 0.3)
+    last.set_yticks(places, [f"panel {place}" for place in places])
+    last.yaxis.tick_right()
     plain(last.xaxis, 1, 10, 100, 1000)
     for ax in axes[::3]:
         ax.set_ylabel("products to separation")
@@ -410,9 +420,9 @@ SMOOTHED = {
     "SNKP": fm.snkp,
 }
 IN_WORDS = {
-    "ISNKPVN": "ISNKPVN: restarts,\nEuclidean prox",
-    "ISNKPVN, entropy": "ISNKPVN: restarts,\nentropy prox",
-    "SNKP": "SNKP: no restarts,\nentropy prox",
+    "ISNKPVN": "Euclidean prox,\nrestarts (ISNKPVN)",
+    "ISNKPVN, entropy": "entropy prox,\nrestarts (ISNKPVN)",
+    "SNKP": "entropy prox,\nno restarts (SNKP)",
 }
 
 
@@ -427,8 +437,7 @@ def with_easy_points(hard, n, rng):
 
 @figure(
     "open1",
-    "With the entropy prox more easy points cost no more iterations; the Euclidean one comes first to the finest "
-    "certificates",
+    "The entropy prox takes fewer iterations with many points, the Euclidean prox to fine certificates",
     minutes=1,
     panels=(1, 2),
     doublings=12,
@@ -439,13 +448,13 @@ def with_easy_points(hard, n, rng):
     quick={"doublings": 4, "euclidean": 480, "digits": 4, "accuracies": 5, "seeds": 2},
 )
 def open1(run, doublings, euclidean, digits, accuracies, seeds):
-    """Data: random points; medians of {seeds} seeds, bands: ranges. SNKP and ISNKPVN: smoothed perceptrons of Ramdas
-    and Peña. Prox: the function that smooths, entropy Σ p ln p or Euclidean ‖p‖²/2; the latter was not run beyond n =
-    {euclidean:,}. A certificate to ε proves that no margin is as large as ε.
+    """Data: random points. Lines are medians of {seeds} seeds, bands their ranges. The methods are smoothed perceptrons
+    of Ramdas and Peña; the prox is the function that smooths, entropy Σ p ln p or Euclidean ‖p‖²/2. The latter was not
+    run beyond n = {euclidean:,}. A certificate to ε proves that no margin is as large as ε.
 
     Linear kernel, points of length 1 at most, ISNKPVN with γ = 2, seeds from {seed} on. An iteration is a product.
-    Left: 60 hard points in 10 dimensions and easy ones, ε = 0.0003. Right: 100 points in 200 dimensions; 0 is on the
-    boundary of their hull.
+    Left: 10 dimensions, ε = 0.0003; distances are those from the best plane. Right: 100 points in 200 dimensions; 0 is
+    on the boundary of their hull.
     """
     sizes = 120 * 2 ** np.arange(doublings)
     accuracy = np.geomspace(1e-2, 10.0**-digits, accuracies)
@@ -456,7 +465,7 @@ def open1(run, doublings, euclidean, digits, accuracies, seeds):
             Z = with_easy_points(planted_margin(60, 10, 0.003, rng), n, rng)
             count = iterations(algorithm, Z, eps=0.0003)
             yield {
-                "panel": "margin 0.003: 60 hard points, the others easy",
+                "panel": "60 points at the margin 0.003, the others at 0.3 to 0.9",
                 "method": method,
                 "seed": seed,
                 "x": n,
@@ -467,7 +476,7 @@ def open1(run, doublings, euclidean, digits, accuracies, seeds):
         for eps in accuracy:
             count = iterations(algorithm, Z, eps=eps)
             yield {
-                "panel": "no margin: three points with both labels",
+                "panel": "no margin, as three points occur with both labels",
                 "method": method,
                 "seed": seed,
                 "x": 1 / eps,
@@ -481,7 +490,12 @@ def _(table, by_points, by_accuracy):
         for method, rows in groups(part, "method"):
             rows["t"] = rows["x"]
             draw_seeds(ax, rows, "iterations", IN_WORDS[method], **LOOKS[method])
-        ax.set(xscale="log", yscale="log", ylim=(60, 5e4), title=panel.replace(": ", ":\n"))
+        ax.set(
+            xscale="log",
+            yscale="log",
+            ylim=(60, 5e4),
+            title=panel.replace(", ", ",\n"),
+        )
         ax.margins(x=0)
         plain(ax.xaxis, 100, 1000, 10_000, 100_000, 1_000_000)
         plain(ax.yaxis)
@@ -493,7 +507,8 @@ def _(table, by_points, by_accuracy):
 
 @figure(
     "open2",
-    "Sampling's gap falls in the end like 1/T² with momentum, like 1/T without",
+    "Sampling's gap falls in the end like 1/T² with momentum, like 1/T without; on some points no method is faster "
+    "than 1/T at first",
     minutes=1,
     data="mnist",
     panels=(1, 3),
@@ -506,11 +521,12 @@ def _(table, by_points, by_accuracy):
     quick={"n": 60, "equal": 32, "columns": 2**10, "seeds": 4},
 )
 def open2(run, n, equal, columns, seeds):
-    """Data: n points of length 1; ρ: their largest margin. Sampling reads T random columns of the n × n kernel matrix.
-    Gap: 1 − margin/ρ, the median of {seeds} runs; on the right the mean, of which the bound is proved.
+    """Data: n points of length 1; ρ is their largest margin. Sampling reads T random columns of the n × n kernel
+    matrix. The relative gap is 1 − margin/ρ, the median of {seeds} runs. On the right it is their mean, for which the
+    bound is proved; while T < n, no weights on T points have a smaller gap than the grey line.
 
-    Step 1, seeds from {seed} on. Images: Gaussian kernel, γ = 1; the others: linear kernel, ρ planted. Equal angles:
-    inner products of 1/2. Least possible: by weights on T points. Proved: (4 ln n + 5.8 T)/(ρ²T(T + 3)).
+    Step 1, seeds from {seed} on. Images: Gaussian kernel, γ = 1; the others: linear kernel, ρ planted. Right: inner
+    products of 1/2, linear kernel. Bound: (4 ln n + 5.8 T)/(ρ²T(T + 3)).
     """
     rng = run.rng()
     X, y, *_ = run.mnist(3, 5)
@@ -553,37 +569,32 @@ def _(table, *axes):
         for data, rows in groups(part, "data"):
             T = np.unique(rows["T"])
             gap = np.median(by_seed(rows, "gap"), axis=0)
-            name = (
-                data.rpartition(" points in ")[2]
-                .replace(" of 3 and 5", "")
-                .replace(", ", ",\n")
-                .replace("l points", "l\npoints")
-            )
-            ax.plot(T, gap, label=name)
+            ax.plot(T, gap, label=data)
         guide = T[-1] * np.array([0.01, 1])  # below the last curve
         fall = gap[-1] / 5 * (T[-1] / guide) ** (2 if power else 1)
         ax.plot(guide, fall, color=GREY, linestyle="-", linewidth=1)
         note(ax, guide[0], fall[0], f"1/T{power}  ", ha="right")
         ax.set_title(panel)
-    name_ends(axes[1])
     _, rows = parts[2]
     n = rows["n"][0]
     rho = rows["rho"][0]
     T = np.unique(rows["T"])
     look = LOOKS["sampling with momentum"]
-    label = "mean"
-    axes[2].plot(T, by_seed(rows, "gap").mean(axis=0), label=label, **look)
+    mean = by_seed(rows, "gap").mean(axis=0)
+    axes[2].plot(T, mean, **look)
+    note(axes[2], T[-1] / 5, mean[-1], "mean", color=BLACK, ha="right")
     proved = 4 * (math.log(n) + (1 + math.log(math.cosh(1))) * T) / (rho**2 * T * (T + 3))
-    axes[2].plot(T, proved, label="proved", **look | BOUND)
+    axes[2].plot(T, proved, **look | BOUND)
+    note(axes[2], 30, 5, "proved bound,\n1/T in the end", color=BLACK)
     # Weights on T points have the margin 1/sqrt(2 + 2/T) or less, by another point.
     few = T[T < n]
     least = 1 - 1 / (rho * np.sqrt(2 + 2 / few))
-    broad = {"color": GREY, "linestyle": "-", "linewidth": 7, "alpha": 0.4}
-    axes[2].plot(few, least, label="least possible\nwhile T < n", **broad)
-    axes[2].set_title(f"n = {n:,.0f}, equal angles,\nwith momentum")
-    name_ends(axes[2])
+    axes[2].plot(few, least, color=GREY, linestyle="-", linewidth=7, alpha=0.4)
+    note(axes[2], 2, 1e-4, "least possible\nwhile T < n,\nabout 1/(2T)")
+    axes[2].set_title(f"with momentum, {n:,.0f} points\nat equal angles of 60°")
     for ax in axes:
-        ax.set(xscale="log", yscale="log", ylim=(1e-7, 100), xticks=(1, 100, 10_000))
+        ax.set(xscale="log", yscale="log", ylim=(1e-7, 100))
+        plain(ax.xaxis, 1, 100, 10_000)
         ax.set(xlabel="columns T", ylabel="relative gap")
         ax.margins(x=0)
         ax.label_outer()
@@ -660,8 +671,8 @@ def approaches(Z, on_face, depth):
 
 @figure(
     "open3",
-    "Inertial descent ends at half of diagonal descent's rate, but with α = 10 it comes to 10⁻¹⁰ sooner, and with "
-    "restarts first",
+    "Inertial descent's final rate is half of diagonal descent's, but to 10⁻¹⁰ it takes fewer iterations with α = 10, "
+    "the fewest with restarts",
     minutes=2,
     data="mnist",
     panels=(1, 2),
@@ -675,14 +686,14 @@ def approaches(Z, on_face, depth):
     quick={"conditions": 2, "draws": 1, "hardest": 4, "images": 30, "pairs": 1, "depth": 17},
 )
 def open3(run, conditions, draws, hardest, images, pairs, depth):
-    """w*: the solution. κ: largest eigenvalue of the kernel matrix over the least positive one on the support vectors.
-    Left: pale lines are predicted, a factor 1 − 1/κ a step, with inertia its root. Right: the first iteration at which
-    the distance is below 10⁻¹⁰; lines are fitted powers of κ.
+    """The relative distance of weights w to the solution w* is ‖w − w*‖/‖w*‖. The condition κ is the largest eigenvalue
+    of the kernel matrix over the least positive one on the support vectors. Left: broad pale lines fall as predicted,
+    like the formulas below. Right: lines are fitted powers of κ.
 
     Hinge loss, ridge 1e-6/t, step 1/‖G‖, seed {seed}. Inertia: t/(t + α); restarts: t = 0 if uphill. Of restarts
-    nothing is predicted. Left: Gaussian kernel, σ = 3.4; the largest distance from t on, relative to ‖w*‖; predictions
-    are drawn through the last points, and for inertia have the factor t^(−α/2), too. Right: {pairs} pairs of digits
-    like that on the left, and {drawn} sets of 12 drawn support vectors and 12 other points.
+    nothing is predicted. Left: Gaussian kernel, σ = 3.4; the largest distance from t on; predictions are drawn through
+    the last points. Right: {pairs} pairs of digits like that on the left, and {drawn} sets of 12 drawn support vectors
+    and 12 other points.
     """
     rng = run.rng()
     problems = []
@@ -696,7 +707,7 @@ def open3(run, conditions, draws, hardest, images, pairs, depth):
     for k, (Z, on_face) in enumerate(run.bar(problems)):
         for method, condition, t, away in approaches(Z, on_face, depth):
             row = {
-                "panel": f"{len(problems)} problems: drawn points and images",
+                "panel": f"{len(problems)} problems: random points and images",
                 "method": method,
                 "condition": condition,
             }
@@ -711,47 +722,40 @@ def open3(run, conditions, draws, hardest, images, pairs, depth):
 @open3.drawing
 def _(table, along, reached):
     (problems, every), (images, one) = groups(table, "panel")
-    slopes = {  # words, and at what share of the steps
-        "diagonal descent": ("  slope 1/κ", 0.3),
-        "inertial descent, α = 3": ("slope tends to\nhalf of it, 1/(2κ)", 0.55),
-        "inertial descent, α = 10": ("also\n1/(2κ)", 0.97),
+    labels = {
+        "diagonal descent": "diagonal descent: (1 − 1/κ)$^t$",
+        "inertial descent, α = 3": "inertial descent, α = 3: t$^{−3/2}$ (1 − 1/κ)$^{t/2}$",
+        "inertial descent, α = 10": "inertial descent, α = 10: t$^{−5}$ (1 − 1/κ)$^{t/2}$",
+        "inertial descent, α = 3, restarts": "inertial descent, α = 3, restarts",
     }
+    shapes = dict(zip(DESCENTS, "osD^", strict=True))
     for method, rows in groups(one, "method"):
         distance = from_here_on(rows["distance"])
         far = distance > 1e-12
         t = rows["t"][far]
         distance = distance[far]
-        along.semilogy(
-            t, distance, label=method.removeprefix("inertial descent, "), **LOOKS[method]
-        )
+        along.semilogy(t, distance, label=labels[method], **LOOKS[method])
         if method in FALLS:
             power, share = FALLS[method]
             fall = t**-power * (1 - 1 / rows["condition"][0]) ** (share * t)
             along.plot(t, fall * distance[-1] / fall[-1], **LOOKS[method] | BOUND)
-        if method in slopes:
-            words, place = slopes[method]
-            k = np.searchsorted(t, place * t[-1])
-            look = {"color": LOOKS[method]["color"], "va": "bottom"}
-            note(along, t[k], 3 * distance[k], words, **look)
-    along.set(title=images, xlabel="iteration t", ylabel="distance to w*", ylim=(1e-12, 3))
-    along.legend(loc="upper right")
-    shapes = dict(zip(DESCENTS, "osD^", strict=True))
+    along.set(title=images, xlabel="iteration t", ylim=(1e-12, 3))
+    along.set_ylabel("relative distance to w*,\nthe largest from t on")
     for method, rows in groups(every, "method"):
         there = np.isfinite(rows["t"])
         x = rows["condition"][there]
         y = rows["t"][there]
-        reached.loglog(x, y, shapes[method], color=LOOKS[method]["color"], markersize=4)
+        look = LOOKS[method] | {"marker": shapes[method], "markersize": 4}
+        reached.loglog(x, y, **look | {"linestyle": ""})
         if len(x) > 1:
             power, factor = np.polyfit(np.log(x), np.log(y), 1)
-            label = f"{method}: κ$^{{{power:.2f}}}$".replace("descent: ", "descent:\n")
-            label = label.replace("descent, ", "descent,\n").replace("3, ", "3,\n")
             fit = np.exp(factor) * np.sort(x) ** power
-            look = LOOKS[method] | {"marker": shapes[method], "markersize": 4}
-            reached.plot(np.sort(x), fit, label=label, markevery=[], **look)  # but in its sample
+            reached.plot(np.sort(x), fit, label=labels[method], markevery=[], **look)
+            note(reached, 1.2 * x.max(), fit[-1], f"κ$^{{{power:.2f}}}$", color=BLACK)
     reached.set(title=problems, xlabel="condition κ", ylabel="first iteration below 10⁻¹⁰")
+    reached.set_xlim(right=4 * every["condition"].max())
     plain(reached.xaxis)
     plain(reached.yaxis)
-    name_ends(reached)
 
 
 # ======================================================================================================================
@@ -767,15 +771,6 @@ STEPS = {
 }
 
 
-MARKS = {  # where the loss is first small enough; two of them may be at nearly the same place
-    "gradient descent, step 1": {"marker": "v", "markersize": 8},
-    "gradient descent, step 10⁶": {"marker": "o", "markersize": 14, "fillstyle": "none"},
-    "normalised GD, step 100": {"marker": "s", "markersize": 6},
-    "normalised GD, step 10⁴": {"marker": "D", "markersize": 5},
-    "momentum": {"marker": "^", "markersize": 8},
-}
-
-
 def ln_mean_loss(m):
     """Return the ln of the mean over the last axis of ln(1 + e^-m), also where this has no double."""
     # Above 37 the loss is e^-m to rounding.
@@ -786,10 +781,10 @@ def ln_mean_loss(m):
 
 @figure(
     "steps",
-    "A small loss does not mean a large margin: once it is below e⁻¹⁰⁰, gaps range from {least} to {most}",
+    "A small loss does not mean a large margin: once it is below e⁻¹⁰⁰, relative gaps range from {least} to {most}",
     minutes=3,
     data="mnist",
-    panels=(2, 2),
+    panels=(2, 1),
     height=2.6,
     n=1000,
     d=50,
@@ -798,19 +793,20 @@ def ln_mean_loss(m):
     quick={"n": 60, "d": 10, "seeds": 2, "steps": 100},
 )
 def steps(run, n, d, seeds, steps):
-    """Data: {seeds} drawn sets of {n:,} points (medians, ranges) and {images:,} images of MNIST, no kernel. Gap:
-    missing share of the largest margin. Normalised GD: gradient descent, steps divided by the loss. Right: while the
-    loss falls; marks and numbers: the gap when the loss is first below e⁻¹⁰⁰; ×: a run that ends above it.
+    """Data: medians of {seeds} random sets of {n:,} points, and {images:,} images of MNIST, no kernel. The relative gap
+    is the missing share of the largest margin. Normalised GD is gradient descent whose steps are divided by the loss. A
+    dot, with its gap at the right, is where the loss is first below e⁻¹⁰⁰.
 
-    Drawn sets: margin 0.05, {d} dimensions, spectrum 1/j, seeds from {seed} on. Images: digits 0 and 1, scaled to
+    Random sets: margin 0.05, {d} dimensions, spectrum 1/j, seeds from {seed} on. Images: digits 0 and 1, scaled to
     length 1 at most. All runs start at 0. Steps in units of 1/(longest point)². Gradient descent is on the logistic
-    loss, normalised GD and momentum on the exponential one; on the right is the mean logistic loss of all, at the
-    iterations at which it is smaller than ever before. Gaps are certified to 1e-9. An iteration is a product.
+    loss, normalised GD and momentum on the exponential one; drawn is the mean logistic loss of all, at the iterations
+    at which it is smaller than ever before, up to {steps:,}. The CSV file has all iterations. Gaps are certified to
+    1e-9. An iteration is a product.
     """
     problems = []
     for seed in range(run.seed, run.seed + seeds):
         Z = planted_power_law(n, d, 0.05, np.random.default_rng(seed))
-        problems.append((f"{seeds} drawn sets", seed, fm.features(Z, 1, normalize=None)))
+        problems.append((f"{seeds} random sets", seed, fm.features(Z, 1, normalize=None)))
     X, y, *_ = run.mnist(0, 1)
     run.facts["images"] = len(y)
     seen = X.any(axis=0)  # pixels that are always 0 change nothing
@@ -846,45 +842,29 @@ def first_below(rows):
 
 @steps.drawing
 def _(table, *axes):
-    for k, (problem, part) in enumerate(groups(table, "problem")):
-        along, against = axes[2 * k : 2 * k + 2]
+    for ax, (problem, part) in zip(axes, groups(table, "problem"), strict=True):
         for method, rows in groups(part, "method"):
-            draw_seeds(along, rows, "gap", method.replace(", ", ",\n"), **LOOKS[method])
             loss, gap = (np.median(by_seed(rows, name), axis=0) for name in ("ln_loss", "gap"))
             falls = loss <= np.minimum.accumulate(loss)
-            look = {"color": LOOKS[method]["color"], "linestyle": "none", "markeredgewidth": 2}
-            name = method.rpartition(", ")[2]
             x, y = first_below(rows)
-            if math.isfinite(x):
-                against.plot(-loss[falls], gap[falls], **LOOKS[method])
-                against.plot(x, y, label=f"{name}: {rounded(y)}", zorder=3, **look | MARKS[method])
-            else:
-                # On top, as these curves are short
-                against.plot(-loss[falls], gap[falls], zorder=2.5, **LOOKS[method])
-                end = -loss[falls][-1], gap[falls][-1]
-                label = f"{name}: none"
-                against.plot(*end, "x", label=label, markersize=8, zorder=3, **look)
-        along.set(title=f"{problem}: along the iterations", xlabel="iteration")
-        along.set(ylabel="gap: 1 − margin / largest")
-        along.margins(x=0)
-        against.set(title=f"{problem}: against the loss", xlim=(1, 4e5))
-        against.set_xlabel("−ln of the loss: a smaller loss →")
-        against.axvspan(100, 4e5, color="0.9", zorder=0)
-        note(against, 130, 0.94, "loss below e⁻¹⁰⁰", transform=against.get_xaxis_transform())
-        against.legend(
-            loc="lower left", handlelength=1.2, borderaxespad=0.1, markerscale=0.7, labelspacing=0.2
-        )
-        level(along, 1, "below:\nseparated", above=False)
-        level(against, 1, "")
-        name_ends(along)
-    for ax in axes:
-        ax.set(xscale="log", yscale="log", ylim=(1e-7, 40))
-        plain(ax.xaxis, 1, 10, 100, 1000, 10_000)
+            words = f"{rounded(y)} at the dot" if math.isfinite(y) else "no loss below e⁻¹⁰⁰"
+            order = {"zorder": 2 - 1 / loss[-1]}  # short curves are on top
+            label = f"{method}:\n{words}"
+            ax.loglog(-loss[falls], gap[falls], label=label, **LOOKS[method] | order)
+            ax.plot(x, y, "o", color=LOOKS[method]["color"], markersize=7, zorder=4)
+        ax.set(title=problem, xlabel="−ln of the loss: a smaller loss →", xlim=(1, 4e5))
+        ax.set(ylabel="relative gap", ylim=(1e-5, 40))
+        ax.axvspan(100, 4e5, color="0.9", zorder=0)
+        note(ax, 130, 0.94, "loss below e⁻¹⁰⁰", transform=ax.get_xaxis_transform())
+        level(ax, 1, "below: separated", at=0.98, above=False, ha="right")
+        plain(ax.xaxis, 1, 10, 100, 1000, 10_000, 100_000)
+        ax.label_outer()
+        name_ends(ax)
 
 
 @steps.numbers
 def _(table):
-    """Take the gap at the first look at which the loss is below; of the drawn sets the median."""
+    """Take the gap at the first look at which the loss is below; of the random sets the median."""
     found = [
         first_below(rows)[1]
         for _, part in groups(table, "problem")
@@ -978,9 +958,9 @@ def separators(method, looks, shape, given):
     quick={"steps": 100, "pair": 30, "digits": 30, "every": 12, "tol": 1e-2},
 )
 def norms(run, steps, pair, digits, every, tol):
-    """Data: {digits:,} images of MNIST, ten digits, linear classifiers. Margin in a norm: the least lead of a right
-    label, over the norm of the weights. Thick lines, bold names: the optimiser steps in the norm of the panel.
-    Runs without a margin are at 0.
+    """Data: {digits:,} images of MNIST, ten digits, linear classifiers. A margin in a norm is the least lead of a right
+    label, over the norm of the weights. Thick lines and bold names are those of optimisers that step in the norm of the
+    panel. Runs without a margin are at 0.
 
     Spectral: largest singular value. The CSV file has a pair, too, 0 and 1. Points drawn with seed {seed}, pixels in
     [0, 1], no intercept. Loss: ln sum exp(−margins). Steps 10/(max N*(z) √t), N* dual to the optimiser's norm, so that
@@ -1238,7 +1218,7 @@ def selection_rows(job, steps, tol):
 
 @figure(
     "attention",
-    "Attention comes nearest to the largest margin in its optimiser's own norm, in {own} of {settled} settled runs; "
+    "Attention comes nearest to the largest margin in its optimiser's own norm in {own} of {settled} settled runs; "
     "the others are sign descent's on MNIST",
     minutes=3,
     data="mnist",
@@ -1253,9 +1233,9 @@ def selection_rows(job, steps, tol):
     quick={"seeds": 2, "tokens": 8, "images": 8, "components": 8, "steps": 400, "tol": 1e-1},
 )
 def attention(run, seeds, tokens, images, components, steps, tol):
-    """Data: random tokens or patches of MNIST digits, {seeds} draws. Cells: medians of the margin in a norm of W = KQᵀ,
-    as a share of the largest, over settled runs: 99 % of the attention is on one token a sequence. Framed: the steps'
-    norm; bold: the largest of a row.
+    """Data: random tokens or patches of MNIST digits, {seeds} draws. A cell is the median margin of W = KQᵀ in a norm,
+    as a share of the largest one, over settled runs, which have 99 % of the attention on one token a sequence. A frame
+    marks the norm of the steps, and counts how many of these runs have their largest share there.
 
     Margin: the least lead of the score of the chosen token of a sequence over another's, ÷ the norm of W. Medians are
     rounded down. The title counts, of the settled runs, those with the largest of their four shares in the norm of the
@@ -1295,11 +1275,13 @@ def _(table, *axes):
             shares[i, : len(medians)] = medians  # none where no run settles
             for j, (norm, rows) in enumerate(parts):
                 look = {"ha": "center", "va": "center"}
+                words = f"{medians[j]:.2f}"
                 if medians[j] == max(medians):
                     look["weight"] = "bold"
                 if norm == rows["own"][0]:
-                    look["bbox"] = {"facecolor": "none"}
-                ax.text(j, i, f"{medians[j]:.2f}", **look)
+                    look["bbox"] = {"facecolor": "none", "pad": 2}
+                    words += "\n{own}/{settled}".format(**attention.numbers_of(runs))
+                ax.text(j, i, words, **look)
         ax.imshow(shares, cmap="Greys", vmin=0, vmax=2, aspect="auto")
         ax.grid(False)
         ax.set_xticks(range(len(norms)), norms, fontsize=8)
@@ -1507,17 +1489,17 @@ def kkt_rows(job, looks, tol, points):
     quick={"points": 20, "images": 20, "seeds": 1, "steps": 200, "tol": 3e-2},
 )
 def kkt(run, points, images, seeds, steps, tol):
-    """Data: {points} points of the plane, {images} images of MNIST 3 vs 5; ReLU networks. KKT gap: 0 where a network is
-    stationary for the largest margin in the panel's norm. Filled: optimisers that step in this norm. Dot: median of
-    {seeds} networks; line: their range.
+    """Data: {points} points of the plane, {images} images of MNIST 3 vs 5; ReLU networks. The KKT gap is 0 where a
+    network is stationary for the largest margin in the panel's norm. Filled dots are those of optimisers that step in
+    this norm. A dot is the median of {seeds} networks, a line their range.
 
-    After {steps:,} steps; seeds from {seed} on. Layer: by its spectral norm. Plane: 0.3 < |x₁|, |x₂| < 1,
-    label the sign of x₁x₂. MNIST at half its size, 14 × 14, pixels in [0, 1]. No biases; two layers have 32 units,
-    three have 32 and 16, the convolutional network 8 filters of 4 × 4 pixels at every second one and 16 of 6 × 6, at
-    first uniform in ±1/√(fan-in). Loss: ln Σ exp(−y f), full batches. Steps, in the optimiser's norm N: the shorter one
-    of 1/(√t N*(gradient)) and 0.01 N(θ). Momentum 0.9; Adam: β = (0.9, 0.99), no epsilon. Margins of tangent rows are
-    known to {tol:g} of themselves; drawn are upper ends. The CSV file has the gaps on the way, once a network
-    separates. Column kinks: units at a kink of ReLU.
+    After {steps:,} steps; seeds from {seed} on. Layer: by its spectral norm. Plane: 0.3 < |x₁|, |x₂| < 1, label the
+    sign of x₁x₂. MNIST at half its size, 14 × 14, pixels in [0, 1]. No biases; two layers have 32 units, three have 32
+    and 16, the convolutional network 8 filters of 4 × 4 pixels at every second one and 16 of 6 × 6, at first uniform in
+    ±1/√(fan-in). Loss: ln Σ exp(−y f), full batches. Steps, in the optimiser's norm N: the shorter one of 1/(√t
+    N*(gradient)) and 0.01 N(θ). Momentum 0.9; Adam: β = (0.9, 0.99), no epsilon. Margins of tangent rows are known to
+    {tol:g} of themselves; drawn are upper ends. The CSV file has the gaps on the way, once a network separates. Column
+    kinks: units at a kink of ReLU.
     """
     rng = run.rng()
     corners = rng.choice([-1.0, 1.0], (points, 2))
@@ -1893,9 +1875,9 @@ COMPARISONS = (
     quick={"most": 300, "turns": 1, "seconds": 0},
 )
 def speed(run, most, turns, seconds):
-    """Data: digits of MNIST, those of ten classes of scikit-learn; other points are drawn. C: the price of errors.
-    Marks: medians of {turns} calls in turns; lines: their range. Right: seconds of fastmargin, and of the other; none:
-    no answer.
+    """Data: digits of MNIST, those of ten classes of scikit-learn; other points are random. C is the price of errors.
+    Both solvers were timed in {turns} turns. A dot is the median of the turns' ratios, a line their range; a dot is
+    open if the range holds 1. At the right are the medians of both times.
 
     Answers are certified to a relative gap of 1e-5; the other has the loosest tolerance of 1e-2, 1e-3, …, 1e-6 that
     reaches it. With C = 1, SVC and ours, which has SVC's problem for two classes and squared slacks for more, have the
@@ -1916,28 +1898,18 @@ def speed(run, most, turns, seconds):
 @speed.drawing
 def _(table, ax):
     heights = []
-    named = set()
     for group, rows in groups(table, "group"):
         top = heights[-1] + 1 if heights else 0
-        place = {"ha": "right", "va": "center", "transform": ax.get_yaxis_transform()}
-        ax.text(-0.02, top, group, weight="bold", **place)
-        y = top + 1 + np.arange(len(rows["n"]))
-        heights.extend(y)
-        faster = rows["least"] > 1
-        slower = rows["most"] < 1
-        undecided = ~faster & ~slower & np.isfinite(rows["ratio"])
-        for label, chosen, marker, color in (
-            ("fastmargin faster", faster, "o", BLUE),
-            ("the other faster", slower, "s", VERMILLION),
-            ("level, within the range", undecided, "D", BLACK),
-        ):
-            ratio, least, most = (rows[name][chosen] for name in ("ratio", "least", "most"))
-            if ratio.size:
-                ends = (ratio - least, most - ratio)
-                look = {"fmt": marker, "color": color, "capsize": 0}
-                once = None if label in named else label
-                ax.errorbar(ratio, y[chosen], xerr=ends, label=once, **look)
-                named.add(label)
+        place = {"weight": "bold", "va": "center", "transform": ax.get_yaxis_transform()}
+        ax.text(-0.02, top, group, ha="right", **place)
+        heights.extend(top + 1 + np.arange(len(rows["n"])))
+    ax.text(1.02, 0, "fastmargin, the other", **place)
+    y = np.array(heights)
+    is_open = (table["least"] <= 1) & (table["most"] >= 1)
+    ax.hlines(y, table["least"], table["most"], color=BLACK)
+    for chosen, fill in ((~is_open, BLACK), (is_open, "white")):
+        look = {"color": BLACK, "linestyle": "", "marker": "o", "markerfacecolor": fill}
+        ax.plot(table["ratio"][chosen], y[chosen], **look)
     points = []
     seconds = []
     for n, label, ours, peer, theirs, ratio in zip(
@@ -1956,7 +1928,6 @@ def _(table, ax):
         "time of the other / time of fastmargin\n← the other is faster        fastmargin is faster →"
     )
     plain(ax.xaxis, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50)
-    ax.legend(loc="lower right", handlelength=1)
 
 
 @speed.numbers
@@ -2054,6 +2025,14 @@ def pairs(images, classes):
     return {f"{a} vs {b}": partial(pair, a, b) for a, b in couples}
 
 
+ROWS = {  # what the picture says of sources
+    "KEEL": "KEEL, tables",
+    "scikit-learn": "scikit-learn, tables",
+    "digits": "scikit-learn digits, pairs",
+    "HTRU2": "HTRU2, a table",
+    "CIFAR-10": "CIFAR-10, pairs",
+    "MNIST": "MNIST, pairs",
+}
 SOURCES = {  # functions of the run that return {name: call that returns X and y}
     "KEEL": keel_sets,
     "scikit-learn": scikit_learn_sets,
@@ -2124,14 +2103,14 @@ def twins(X, y):
     quick={"most_sets": 2, "most_points": 60},
 )
 def margins(run, most_sets, most_points):
-    """Data: tables of KEEL, scikit-learn and HTRU2[[ (no margin certified)]], the largest class against all others;
-    images, each pair of classes. Margin: the distance that the best separator keeps from all points, of length 1 at
-    most. Gaussian kernel: exp(−‖x − z‖²/d) of d standardised columns.
+    """Data: tables, the largest class against all others, and pairs of classes of images. The largest margin ρ is the
+    distance that the best separator keeps from all points, whose length is 1 at most. A dot is a table or a pair, moved
+    to the nearest of 60 places on the axis.
 
-    {sets} data sets, without {repeats} that repeat another. Columns standardised, text as 0/1 columns; points that lack
-    a value are left out. Free intercept. max_margin to a relative gap of 1e-6, for 60 s at
-    most. None: proved to be none above 1e-10, or points of both classes coincide. Undecided: hidden by rounding, or
-    stopped. Nothing is random.
+    {sets} data sets, without {repeats} that repeat another. Gaussian kernel: exp(−‖x − z‖²/d) of d columns. Columns
+    standardised, text as 0/1 columns; points that lack a value are left out. Free intercept. max_margin to a relative
+    gap of 1e-6, for 60 s at most. None: proved to be none above 1e-10, or points of both classes coincide. Undecided:
+    hidden by rounding, or stopped. Nothing is random.
     """
     sets = data_sets(run)
     sources = itertools.groupby(sets.items(), key=lambda named: named[0][0])
@@ -2175,7 +2154,8 @@ def by_status(rows):
 def _(table, *axes):
     """Draw a dot for each data set, in a row for each source, heaped so that none hides another."""
     certified = where(table, status="certified")
-    sources = [source for source, _ in groups(certified, "source")]
+    sources = [source for source, _ in groups(table, "source")]
+    names = [ROWS.get(source, source) for source in sources]
     edges = np.geomspace(certified["lower"].min(), 1, 61)
     middles = np.sqrt(edges[1:] * edges[:-1])
     heaps = {
@@ -2185,7 +2165,10 @@ def _(table, *axes):
     }
     step = 0.85 / max(map(max, heaps.values()))
     for ax, (separator, rows) in zip(axes, groups(table, "separator"), strict=True):
-        for k, source in enumerate(sources):
+        note(ax, 1.02, -0.62, "have one", transform=ax.get_yaxis_transform())
+        for k, (source, of_source) in enumerate(groups(rows, "source")):
+            share = f"{by_status(of_source)[0]} of {len(of_source['status'])}"
+            note(ax, 1.02, k + 0.4, share, color=BLACK, transform=ax.get_yaxis_transform())
             counts = heaps.get((separator, source), np.zeros(60, dtype=int))
             above = np.concatenate([np.arange(count) for count in counts])
             x = np.repeat(middles, counts)
@@ -2197,7 +2180,7 @@ def _(table, *axes):
             rule(ax, x=median, zorder=1)
             note(ax, 0.9 * median, -0.62, "median", ha="right")
         ax.set(xscale="log", xlabel="largest margin ρ of a data set")
-        ax.set_yticks(np.arange(len(sources)) + 0.4, sources)
+        ax.set_yticks(np.arange(len(sources)) + 0.4, names)
         ax.set_ylim(len(sources) - 0.4, -0.85)
         ax.label_outer()
 
@@ -2270,7 +2253,7 @@ def courses(run, n):
     yield "3 vs 5, narrow Gaussian kernel", fm.gram(X, y, gamma=1 / 6.8), True
     few = run.facts["drawn"] = min(4000, n)
     Z = planted_power_law(few, few // 20, 1e-3, run.rng())
-    yield "drawn points of margin 0.001", fm.features(Z, 1, normalize=None), True
+    yield "random points of margin 0.001", fm.features(Z, 1, normalize=None), True
     yield "3 vs 5, no kernel: no margin", fm.features(X, y), False
 
 
@@ -2314,12 +2297,13 @@ def finish(seconds, gap):
     quick={"images": 300, "seconds": 0.1, "runs": 1},
 )
 def race(run, images, seconds, runs):
-    """Images: MNIST. Gap: certified interval of the margin over its upper end; without a margin, this end. A run ends
-    at a gap of 10⁻⁶, or at the first check after {seconds:g} s. The methods that came to 10⁻⁶ on any problem.
+    """Data: digits of MNIST, and random points. The relative gap is the width of the certified interval of the margin
+    over its upper end; without a margin it is this end. A run ends at a gap of 10⁻⁶, or at the first check after
+    {seconds:g} s. Shown are those of {methods} methods that came to 10⁻⁶ on at least one problem.
 
-    {n:,} images and {drawn:,} drawn points. The CSV file has {methods} methods. Largest norm 1. Wide: γ = 0.01, narrow:
-    γ = 1/6.8. Drawn: spectrum 1/j, seed {seed}. Runs of max_margin end at the end of a stage. Seconds: medians of
-    {runs} runs on {cores} cores, without compilation and certificates.
+    {n:,} images and {drawn:,} random points. The CSV file has all methods. Largest norm 1. Wide: γ = 0.01, narrow: γ =
+    1/6.8. Random: spectrum 1/j, seed {seed}. Runs of max_margin end at the end of a stage. Seconds: medians of {runs}
+    runs on {cores} cores, without compilation and certificates.
     """
     run.facts |= {"cores": os.cpu_count(), "methods": len(RACERS)}
     for problem, G, margin in courses(run, images):
@@ -2329,13 +2313,11 @@ def race(run, images, seconds, runs):
             yield {"problem": problem, "method": method} | finish(trace["seconds"], gap)
 
 
-def runner_up(rows):
-    """Return the row of the other method that is first at 1e-6, and its seconds over those of max_margin, or nan."""
+def times_as_long(rows):
+    """Return the seconds of each method to 1e-6 over those of max_margin; nan for this one."""
     seconds = rows["to_six_digits"]
-    ours = rows["method"] == "max_margin"
-    others = np.where(ours | np.isnan(seconds), math.inf, seconds)
-    k = others.argmin()
-    return k, seconds[k] / seconds[ours][0] if np.isfinite(others[k]) else math.nan
+    is_ours = rows["method"] == "max_margin"
+    return np.where(is_ours, math.nan, seconds / seconds[is_ours])
 
 
 @race.drawing
@@ -2346,26 +2328,22 @@ def _(table, *axes):
     for ax, (problem, rows) in zip(axes, groups(table, "problem"), strict=True):
         ax.sharex(axes[0])
         ax.sharey(axes[0])
-        y = np.array([places.get(method, math.nan) for method in rows["method"]])
-        ax.hlines(y, rows["to_1_percent"], rows["to_six_digits"], color=BLACK, linewidth=1)
+        is_shown = np.isin(rows["method"], there)
+        y = np.array([places[method] for method in rows["method"][is_shown]])
+        columns = rows["to_1_percent"], rows["to_six_digits"], times_as_long(rows)
+        percent, six, times = (column[is_shown] for column in columns)
+        ax.hlines(y, percent, six, color=BLACK, linewidth=1)
         look = {"color": BLACK, "linestyle": "", "marker": "o"}
-        is_there = np.isfinite(rows["to_six_digits"])
-        # An open mark below a filled one at the same place would be hidden.
-        apart = rows["to_1_percent"] != rows["to_six_digits"]
-        first = rows["to_1_percent"][apart]
-        ax.plot(
-            first, y[apart], markerfacecolor="white", label="at a gap of 1 %, before 10⁻⁶", **look
-        )
-        ax.plot(rows["to_six_digits"], y, label="at a gap of 10⁻⁶", **look)
-        absent = y[~is_there & np.isfinite(y)]
-        next_one, ratio = runner_up(rows)
-        if np.isfinite(ratio):
-            x = 1.3 * rows["to_six_digits"][next_one]
-            note(ax, x, y[next_one], f"{rounded(ratio)} times", color=BLACK)
-        place = {"transform": ax.get_yaxis_transform(), "label": "not to 10⁻⁶ in time"}
-        place |= {"marker": "x", "clip_on": False}  # beyond the axis, as it is at no time
-        ax.plot(np.full(len(absent), 1.04), absent, **look | place)
-        ax.set(title=problem, xscale="log", xlabel="seconds")
+        apart = percent != six  # an open mark below a filled one would be hidden
+        label = "at a gap of 1 %, before 10⁻⁶"
+        ax.plot(percent[apart], y[apart], markerfacecolor="white", label=label, **look)
+        ax.plot(six, y, label="at a gap of 10⁻⁶", **look)
+        for k in np.flatnonzero(np.isfinite(times)):
+            note(ax, 1.3 * six[k], y[k], f"{rounded(times[k])} times", color=BLACK)
+        for k in np.flatnonzero(np.isnan(six)):
+            words = "not to 10⁻⁶" if np.isfinite(percent[k]) else "not to 1 %"
+            note(ax, 0.98, y[k], words, ha="right", transform=ax.get_yaxis_transform())
+        ax.set(title=problem, xscale="log", xlabel="seconds", xlim=(0.003, 300))
         ax.set_yticks(list(places.values()), list(places))
         ax.set_ylim(-len(places) + 0.3, 0.7)
         ax.label_outer()
@@ -2374,5 +2352,5 @@ def _(table, *axes):
 
 @race.numbers
 def _(table):
-    ratios = [runner_up(rows)[1] for _, rows in groups(table, "problem")]
+    ratios = np.concatenate([times_as_long(rows) for _, rows in groups(table, "problem")])
     return {"least": rounded(np.nanmin(ratios)), "most": rounded(np.nanmax(ratios))}

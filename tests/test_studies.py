@@ -243,7 +243,7 @@ def test_gaps_along_steps_are_those_to_the_planted_margin():
     """1 - margin / 0.05, also above 1, and the loss is that of the same weights."""
     run = harness.Run(progress=False)
     rows = list(harness.FIGURES["steps"].rows(run, n=20, d=5, seeds=2, steps=20))
-    drawn = [row for row in rows if row["problem"] == "2 drawn sets"]
+    drawn = [row for row in rows if row["problem"] == "2 random sets"]
     assert len(drawn) == 2 * len(studies.STEPS)
     assert [row["method"] for row in drawn] == 2 * list(studies.STEPS)
     for row in drawn:
@@ -264,7 +264,7 @@ def test_a_tiny_loss_goes_with_a_small_margin(quick):
     for problem, part in harness.groups(table, "problem"):
         runs = dict(harness.groups(part, "method"))
         assert list(runs) == list(studies.STEPS)
-        if "drawn" in problem:
+        if "random" in problem:
             huge, ours = (
                 {name: harness.by_seed(runs[method], name)[:, -1] for name in ("ln_loss", "gap")}
                 for method in ("gradient descent, step 10⁶", "momentum")
@@ -282,7 +282,7 @@ def test_the_title_of_steps_compares_gaps_at_the_first_loss_below_its_goal():
     }
     rows = []
     for method, (gap, ln_loss, *other) in methods.items():
-        row = {"problem": "2 drawn sets", "method": method, "t": [1, 2, 3]}
+        row = {"problem": "2 random sets", "method": method, "t": [1, 2, 3]}
         rows.append(row | {"seed": 0, "gap": gap, "ln_loss": ln_loss})
         rows.append(row | {"seed": 1, "gap": other[0], "ln_loss": other[1]})
     table = harness.stack(rows)
@@ -693,11 +693,8 @@ def test_a_row_has_the_median_and_range_of_turns_unless_the_peer_has_no_answer(
     table = harness.stack([row, other | {"least": 2.0, "most": 8.0}])
     figure = harness.FIGURES["speed"]
     count = "1 of 1" if answers else "0 of 0"
-    counts = {
-        name: text.replace("\N{NO-BREAK SPACE}", " ")
-        for name, text in figure.numbers_of(table).items()
-    }
-    assert counts == {"hard": count, "soft": "1 of 1"}
+    numbers = {name: " ".join(text.split()) for name, text in figure.numbers_of(table).items()}
+    assert numbers == {"hard": count, "soft": "1 of 1"}
     assert ("no answer" in figure.table_of(table)) != answers
 
 
@@ -780,6 +777,47 @@ def test_each_optimiser_comes_nearest_in_its_own_norm():
 def test_max_margin_is_first_to_six_digits():
     for _, rows in harness.groups(kept("race"), "problem"):
         assert rows["method"][np.nanargmin(rows["to_six_digits"])] == "max_margin"
+
+
+def test_max_margin_has_nine_digits_before_one_product():
+    exact = harness.where(kept("front"), method="max_margin")
+    assert exact["products"][-1] < 1
+    assert 1 - exact["lower"][-1] / exact["upper"][-1] < 1e-9
+
+
+def test_the_entropy_prox_is_ahead_with_many_points_and_the_euclidean_one_at_fine_certificates():
+    for (_, part), entropy_is_first in zip(
+        harness.groups(kept("open1"), "panel"), (True, False), strict=True
+    ):
+        euclidean = harness.where(part, method="ISNKPVN")
+        ends = {
+            method: np.median(rows["iterations"][rows["x"] == euclidean["x"].max()])
+            for method, rows in harness.groups(part, "method")
+        }
+        last = max if entropy_is_first else min
+        assert last(ends, key=ends.get) == "ISNKPVN"
+
+
+def test_the_gap_of_sampling_ends_like_the_powers_in_the_title():
+    for panel, power in (("with momentum", -2), ("without momentum", -1)):
+        for _, rows in harness.groups(harness.where(kept("open2"), panel=panel), "data"):
+            T = np.unique(rows["T"])
+            gap = np.median(harness.by_seed(rows, "gap"), axis=0)
+            late = T >= T[-1] / 30
+            slope = np.polyfit(np.log(T[late]), np.log(gap[late]), 1)[0]
+            assert slope == pytest.approx(power, abs=0.15)
+
+
+def test_gaps_fall_along_steps_as_the_report_says():
+    for _, part in harness.groups(kept("steps"), "problem"):
+        for method, rows in harness.groups(part, "method"):
+            power = {"normalised": -1, "momentum": -2}.get(method.split()[0])
+            if power:
+                t = np.unique(rows["t"])
+                late = t >= t[-1] / 10
+                gap = np.median(harness.by_seed(rows, "gap"), axis=0)
+                slope = np.polyfit(np.log(t[late]), np.log(gap[late]), 1)[0]
+                assert slope == pytest.approx(power, abs=0.25)
 
 
 def test_adam_and_muon_are_where_the_report_says():
