@@ -532,7 +532,7 @@ def test_the_step_and_the_penalties_of_a_resumed_descent(algorithm):
     check_raises(
         lambda: algorithm(G, max_iter=21, start=start, lam=penalties),
         ValueError,
-        ["each of 31 iterations"],
+        ["at least 31 values"],
     )
 
 

@@ -707,7 +707,7 @@ def test_a_descent_goes_on_from_a_separator(norm):
 
 def test_a_start_of_another_problem_or_method_is_refused_with_a_remedy():
     start = fm.norm_margin(np.eye(3), "l1")
-    words = ["start", "same algorithm and shape", "norm_margin by start=(result.alpha, result.p)"]
+    words = ["start", "same algorithm and shape", "start=(result.alpha, result.p) to norm_margin"]
     check_raises(lambda: fm.norm_margin(np.eye(4), "l1", start=start), ValueError, words)
-    words = ["start", "steepest_descent by start=result.alpha"]
+    words = ["start", "start=result.alpha to max_margin and steepest_descent"]
     check_raises(lambda: fm.steepest_descent(np.eye(3), "l1", start=start), ValueError, words)
