@@ -12632,7 +12632,11 @@ def _targets(y, n):
     try:
         classes, labels = np.unique(y, return_inverse=True)
     except TypeError:
-        raise TypeError("y must hold labels of one type, and this type must be sortable") from None
+        types = " and ".join(sorted({type(label).__name__ for label in y.tolist()}))
+        raise TypeError(
+            f"y must hold labels of one type, which can be sorted; it holds {types}: give text, as in "
+            "[str(label) for label in y]"
+        ) from None
     if n > 20 and classes.size > n / 2:  # as in scikit-learn
         _warn(
             f"y has {classes.size} classes for {n} points, fewer than two points per class: {_OF_MEASURED}"
@@ -12924,17 +12928,25 @@ class MaxMarginClassifier:
             `max_margin` has not certified the margin to twice tol; or there are more than 20 points, and more than half
             as many classes as points.
         """
+        self._forget_fit()
+        try:
+            # 1. Read the points, their classes and their weights.
+            data = self._read(X, y, sample_weight)
+            # 2. Represent the kernel matrix.
+            G = self._represent(data)
+            # 3. Find the margin.
+            G, result = self._solve(G, data)
+            # 4. Turn the solution into coefficients.
+            self._set_predictor(G, data, result)
+        except BaseException:  # also Ctrl-C
+            self._forget_fit()
+            raise
+        return self
+
+    def _forget_fit(self):
+        """Delete the attributes that `fit` sets, so that a fit that fails leaves none."""
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)
-        # 1. Read the points, their classes and their weights.
-        data = self._read(X, y, sample_weight)
-        # 2. Represent the kernel matrix.
-        G = self._represent(data)
-        # 3. Find the margin.
-        G, result = self._solve(G, data)
-        # 4. Turn the solution into coefficients.
-        self._set_predictor(G, data, result)
-        return self
 
     def _read(self, X, y, sample_weight):
         """Return the `_TrainingSet`, and set the attributes that describe it."""
