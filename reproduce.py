@@ -386,7 +386,7 @@ def _(table, by_iterations, by_work):
         if separable and gap[-1] < 1:
             first = rows["products"][gap < 1][0]
             by_work.plot(first, 1, "o", color=BLACK, zorder=3)
-            note(by_work, 0.8 * first, 0.5, in_short(first, 3), color=BLACK, ha="right")
+            note(by_work, 1.2 * first, 2.5, in_short(first, 3), color=BLACK, ha="center")
     by_iterations.set(xlabel="iteration t", ylabel="−margin, as no plane separates")
     by_work.set(ylabel=by_iterations.get_ylabel())
     by_work.set(xlabel="products with the kernel matrix; dots: until all points are right")
@@ -397,9 +397,9 @@ def _(table, by_iterations, by_work):
             ax.loglog(x, proved, label=label, **LOOKS["momentum"] | BOUND)
             ax.set(ylabel="relative gap", ylim=(3e-5, 100))
         late = rows["t"][rows["t"] >= rows["t"][-1] / 30]
-        guide = 5 * gap[-1] * (late[-1] / late) ** 2
+        guide = gap[-1] / 3 * (late[-1] / late) ** 2
         by_iterations.loglog(late, guide, color=GREY, linestyle="-", linewidth=1)
-        note(by_iterations, late[-1] / 3, 30 * guide[-1], "slope −2")
+        note(by_iterations, late[0] / 1.2, guide[0], "slope −2", ha="right", va="center")
         level(by_iterations, 1, "below: separated", above=False)
         rule(by_work, 1, zorder=1)
     for ax in (by_iterations, by_work):

@@ -671,8 +671,8 @@ def approaches(Z, on_face, depth):
 
 @figure(
     "open3",
-    "Inertial descent's final rate is half of diagonal descent's, but to 10⁻¹⁰ it takes fewer iterations with α = 10, "
-    "the fewest with restarts",
+    "To come within 10⁻¹⁰ of the solution, inertial descent takes fewer iterations than diagonal descent if α = 10, "
+    "and the fewest with restarts",
     minutes=2,
     data="mnist",
     panels=(1, 2),
@@ -686,14 +686,14 @@ def approaches(Z, on_face, depth):
     quick={"conditions": 2, "draws": 1, "hardest": 4, "images": 30, "pairs": 1, "depth": 17},
 )
 def open3(run, conditions, draws, hardest, images, pairs, depth):
-    """The relative distance of weights w to the solution w* is ‖w − w*‖/‖w*‖. The condition κ is the largest eigenvalue
-    of the kernel matrix over the least positive one on the support vectors. Left: broad pale lines fall as predicted,
-    like the formulas below. Right: lines are fitted powers of κ.
+    """Both descents step on hinge loss plus a ridge penalty; inertia is t/(t + α), and restarts set t = 0 if a step
+    leads uphill. The relative distance of weights w to the solution w* is ‖w − w*‖/‖w*‖. The condition κ is the largest
+    eigenvalue of the kernel matrix over the least positive one on the support vectors. Left: broad pale lines fall as
+    predicted, like the formulas below. Right: lines are fitted powers of κ.
 
-    Hinge loss, ridge 1e-6/t, step 1/‖G‖, seed {seed}. Inertia: t/(t + α); restarts: t = 0 if uphill. Of restarts
-    nothing is predicted. Left: Gaussian kernel, σ = 3.4; the largest distance from t on; predictions are drawn through
-    the last points. Right: {pairs} pairs of digits like that on the left, and {drawn} sets of 12 drawn support vectors
-    and 12 other points.
+    Ridge 1e-6/t, step 1/‖G‖, seed {seed}. Of restarts nothing is predicted. Left: Gaussian kernel, σ = 3.4; the largest
+    distance from t on; predictions are drawn through the last points. Right: {pairs} pairs of digits like that on the
+    left, and {drawn} sets of 12 drawn support vectors and 12 other points.
     """
     rng = run.rng()
     problems = []
@@ -795,7 +795,7 @@ def ln_mean_loss(m):
 def steps(run, n, d, seeds, steps):
     """Data: medians of {seeds} random sets of {n:,} points, and {images:,} images of MNIST, no kernel. The relative gap
     is the missing share of the largest margin. Normalised GD is gradient descent whose steps are divided by the loss. A
-    dot, with its gap at the right, is where the loss is first below e⁻¹⁰⁰.
+    dot, with its gap at the right, is the first recorded iteration with a loss below e⁻¹⁰⁰: a large step may jump far.
 
     Random sets: margin 0.05, {d} dimensions, spectrum 1/j, seeds from {seed} on. Images: digits 0 and 1, scaled to
     length 1 at most. All runs start at 0. Steps in units of 1/(longest point)². Gradient descent is on the logistic
@@ -831,13 +831,13 @@ def steps(run, n, d, seeds, steps):
 
 
 def first_below(rows):
-    """Return -ln of the loss and the gap at the first look at a loss of e^-100 or less, medians; nan without."""
+    """Return -ln of the loss and the gap, medians, at the first look at a loss of e^-100 or less; nan without."""
     loss, gap = (by_seed(rows, name) for name in ("ln_loss", "gap"))
-    low = loss <= -100
-    if not low.any(axis=1).all():
+    if loss.min(axis=1).max() > -100:
         return math.nan, math.nan
-    first = np.arange(len(low)), low.argmax(axis=1)
-    return np.median(-loss[first]), np.median(gap[first])
+    loss, gap = (np.median(values, axis=0) for values in (loss, gap))
+    first = (loss <= -100).argmax()
+    return -loss[first], gap[first]
 
 
 @steps.drawing

@@ -286,7 +286,7 @@ def test_the_title_of_steps_compares_gaps_at_the_first_loss_below_its_goal():
         rows.append(row | {"seed": 0, "gap": gap, "ln_loss": ln_loss})
         rows.append(row | {"seed": 1, "gap": other[0], "ln_loss": other[1]})
     table = harness.stack(rows)
-    assert harness.FIGURES["steps"].numbers_of(table) == {"least": "0.030", "most": "0.60"}
+    assert harness.FIGURES["steps"].numbers_of(table) == {"least": "0.010", "most": "0.60"}
 
 
 # ======================================================================================================
