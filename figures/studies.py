@@ -781,7 +781,8 @@ def ln_mean_loss(m):
 
 @figure(
     "steps",
-    "A small loss does not mean a large margin: once it is below e⁻¹⁰⁰, relative gaps range from {least} to {most}",
+    "A small loss does not mean a large margin: when it first falls below e⁻¹⁰⁰, relative gaps range from {least} to "
+    "{most}",
     minutes=3,
     data="mnist",
     panels=(2, 1),

@@ -488,7 +488,7 @@ def test_a_result_shows_an_interval_that_holds(number):
 def test_too_few_iterations_are_a_warning(monkeypatch):
     """It has an interval that holds, and f is that of the weights found so far."""
     monkeypatch.setattr(fm, "max_margin", functools.partial(fm.max_margin, max_iter=0))
-    with pytest.warns(UserWarning, match="max_iter") as caught:
+    with pytest.warns(UserWarning, match="after 0 iterations: give a smaller C") as caught:
         chosen = fm.MaxMarginClassifier(tol=1e-15).fit(X3, Y3)
     below, above, gap = bounds(message_of(caught))[:3]
     lower, upper = chosen.interval_
