@@ -661,6 +661,39 @@ def test_precise_products_of_features_are_within_their_bound():
     assert rounding.margins < 1e-28 and want < Fraction(1, 10**3)
 
 
+@pytest.mark.parametrize("make", [fm.features, fm.gram])
+def test_a_p_that_is_nearly_balanced_bounds_the_margin_with_a_cost(make):
+    """With w = 0 and the bias 1 the 5 points of the smaller class have slacks 2, so that rho >= 1 / sqrt(2 10 C)."""
+    y = np.repeat([1, -1], [10, 5])
+    X = np.random.default_rng(0).normal(size=(15, 2))
+    C = 2.0**-40  # so small that the length of Z'p hardly counts
+    for surplus in (0.0, 1e-6):
+        p = np.where(y > 0, 0.5 * (1.0 + surplus), 1.0)
+        G = make(X, y, intercept="free", cost=C)
+        _, upper = fm.certificate(G, np.zeros(15), p / p.sum())
+        assert Fraction(upper) ** 2 * 20 * Fraction(C) >= 1
+
+
+def test_precise_products_of_a_matrix_keep_the_digits_that_cancel():
+    """In exact arithmetic, for normalisers and weights whose products are no doubles."""
+    X = np.array([[3001, 1000], [6001, 2001], [2999, 1001], [103, -7]])
+    K = X @ X.T
+    G = fm.gram(K.astype(float), [1, -1, -1, 1], kernel="precomputed", normalize="unit")
+    v = np.array([0.3, 0.2, 0.1, 1e-9])
+    v[0] = -(np.asarray(G)[1, 1:3] @ v[1:3]) / np.asarray(G)[1, 0]  # so that entry 1 of G v cancels
+    norm2, m, _ = G._measured(v, precise=True)
+    weights = [Fraction(c) * Fraction(a) for c, a in zip(G._c.tolist(), v.tolist(), strict=True)]
+    exact_m = [
+        Fraction(c) * exact.dot(weights, map(int, row))
+        for c, row in zip(G._c.tolist(), K, strict=True)
+    ]
+    assert abs(exact_m[1]) < 1e-9
+    for got, want in zip(m.tolist(), exact_m, strict=True):
+        assert abs(Fraction(got) - want) <= Fraction(4 * EPS) * abs(want)
+    square = exact.dot(map(Fraction, v.tolist()), exact_m)
+    assert abs(Fraction(norm2) - square) <= Fraction(4 * EPS) * abs(square)
+
+
 def test_the_margin_of_a_bias_at_an_origin_where_all_digits_cancel_holds_in_exact_arithmetic():
     """<w, origin> cancels from 1e24 down to 1; what is left of twice the working precision is in the interval."""
     o = [1.2584102866145718e24, 2.228499918042849e24, 1.3320970370818472e24, 1098163273.164956]
