@@ -949,7 +949,6 @@ def _(table, ax, angles):
     )
     ax.set(xlabel="first coordinate of a point", ylabel="second coordinate")
     angles.set(xscale="log", xlabel="angle in degrees", ylim=(len(lines) - 0.5, -0.5))
-    angles.set_box_aspect(1)
 
 
 @apidopoulos22_fig2.numbers
