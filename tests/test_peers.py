@@ -331,7 +331,8 @@ def test_the_classifier_with_plain_slacks_is_svc(seed, datasets):
     ours = fm.MaxMarginClassifier(kernel, loss="hinge", tol=1e-9, **options)
     ours.fit(X, y, weights)
     svm = pytest.importorskip("sklearn.svm")
-    theirs = svm.SVC(kernel=kernel, tol=1e-5, **options).fit(X, y, weights)
+    tol = 1e-5 if kernel == "linear" else 1e-7  # LIBSVM takes minutes for less
+    theirs = svm.SVC(kernel=kernel, tol=tol, **options).fit(X, y, weights)
     assert ours.status_ == "certified"
     scores = ours.decision_function(X)
     np.testing.assert_allclose(scores, theirs.decision_function(X), atol=1e-3)

@@ -778,7 +778,8 @@ def test_before_a_name_at_the_end_of_a_line_is_a_sample_of_it():
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.csv")), ids=lambda path: path.stem)
-def test_no_words_of_a_kept_picture_overlap_or_leave_it(path, monkeypatch):
+def test_words_and_curves_of_a_kept_picture_are_told_apart(path, monkeypatch):
+    """No words overlap or leave the picture; named curves of a panel differ by more than colour."""
     draw = matplotlib.text.Text.draw
     boxes = {}
 
@@ -797,12 +798,8 @@ def test_no_words_of_a_kept_picture_overlap_or_leave_it(path, monkeypatch):
         width = min(one.x1, other.x1) - max(one.x0, other.x0)
         height = min(one.y1, other.y1) - max(one.y0, other.y0)
         assert width <= 1 or height <= 3, (text, neighbour)  # pixels; a box is higher than its text
-
-
-@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.csv")), ids=lambda path: path.stem)
-def test_named_curves_of_a_panel_differ_by_more_than_colour(path):
-    """Broad and pale lines, which are proved, and grey ones, which are no curves, stand apart anyway."""
-    for ax in figure_of(path).draw(harness.read_table(path)).axes:
+    # Broad and pale lines, which are proved, and grey ones, which are no curves, stand apart anyway.
+    for ax in picture.axes:
         curves = [
             line
             for line in ax.lines
