@@ -2245,7 +2245,6 @@ _KERNELS = {
     "precomputed": _Given,
 }
 _LINEAR = _Linear("linear")
-_GIVEN = _Given("precomputed")
 
 
 def _kernel_class(kernel):

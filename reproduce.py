@@ -1408,7 +1408,7 @@ def apidopoulos22_path(run, digits, sigma2, shares, draws, images, **sizes):
     step at which descent stops and an SVM's C, the price of errors; test labels are right. Means of {draws} draws ±
     standard errors.
 
-    σ = {sigma}, seed {seed}. Descent: α = {accel:g}, up to {steps:,} steps, looked at eight times a decade. Paths:
+    σ = {sigma}, seed {seed}. Descent: α = {accel:g}, up to {steps:,} steps, evaluated eight times per decade. Paths:
     {penalties} values of C from 0.001 to 1,000, each from the weights before; squared hinge loss by max_margin to a
     relative gap of 0.001, hinge loss by {path_steps} steps of inertial descent, restarted, for each C.
     """
