@@ -12650,10 +12650,17 @@ def _class_factors(given, classes, totals):
         return totals.sum() / (classes.size * totals)
     names = classes.tolist()
     given = {} if given is None else given
-    # As in scikit-learn, unknown classes are an error only if a known one is missing.
-    if not hasattr(given, "keys") or (set(names) - set(given) and set(given) - set(names)):
+    if not hasattr(given, "keys"):
         raise ValueError(
             f'class_weight must be None, "balanced" or a dict of weights by class, {names}; got {given!r}'
+        )
+    # As in scikit-learn, unknown classes are an error only if a known one is missing.
+    missing = [name for name in names if name not in given]
+    unknown = [name for name in given if name not in names]
+    if missing and unknown:
+        raise ValueError(
+            f"class_weight names {unknown}, which y does not hold, and not {missing}, which y holds: "
+            "give each class of y a weight, under the label that it has in y"
         )
     return np.array([_number(given.get(name, 1.0), f"class_weight[{name!r}]") for name in names])
 
@@ -12672,6 +12679,16 @@ def _refuse_weights(weights):
 
 
 _PROBABILITIES = "for probabilities use CalibratedClassifierCV(model) of sklearn.calibration"
+_ONLY_OF_SVC = {
+    "probability": _PROBABILITIES,
+    "decision_function_shape": "with more than two classes decision_function has a column for each class",
+    "break_ties": "predict always takes the class of the largest decision_function",
+    "max_iter": "tol ends a search; for a number of iterations use max_margin(gram(X, y), max_iter=...)",
+    "cache_size": "the memory is given in the docstring, and has no parameter",
+    "shrinking": "the solver chooses the points that it works on",
+    "random_state": "nothing here is random",
+    "verbose": "status_, n_iter_ and interval_ say how the search ended",
+}
 _Init = TypeVar("_Init", bound=Callable[..., None])
 
 
@@ -12680,8 +12697,8 @@ def _naming_remedies(init: _Init) -> _Init:
 
     @functools.wraps(init)
     def checked(self, *args, **params):
-        if "probability" in params:
-            raise TypeError(f"{type(self).__name__} has no 'probability': {_PROBABILITIES}")
+        for name in params.keys() & _ONLY_OF_SVC.keys():
+            raise TypeError(f"{type(self).__name__} has no {name!r}: {_ONLY_OF_SVC[name]}")
         init(self, *args, **params)
 
     return checked
@@ -12873,10 +12890,8 @@ class MaxMarginClassifier:
         known = self.get_params()
         for name, value in params.items():
             if name not in known:
-                remedy = f": {_PROBABILITIES}" if name == "probability" else ""
-                raise ValueError(
-                    f"Invalid parameter {name!r} for estimator {self}, which has {list(known)}{remedy}"
-                )
+                remedy = _ONLY_OF_SVC.get(name, f"it has {list(known)}")
+                raise ValueError(f"Invalid parameter {name!r} for estimator {self}: {remedy}")
             setattr(self, name, value)
         return self
 
