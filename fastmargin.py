@@ -3083,8 +3083,11 @@ class Gram:
         rows = _places(rows, self.n, "rows")
         columns = _places(columns, self.n, "columns")
         block = self._block(rows, columns)
+        is_diagonal = rows[:, None] == columns
+        if self.normalize == "unit":
+            block[is_diagonal] = 1.0
         if self._has_ridge:
-            block = block + self.ridge[columns] * (rows[:, None] == columns)
+            block = block + self.ridge[columns] * is_diagonal
         return block
 
     def dense(self) -> Array:

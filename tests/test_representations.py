@@ -174,6 +174,16 @@ def test_the_methods_tell_the_truth(kind):
             assert part.scale == part.diagonal().max()
 
 
+@pytest.mark.parametrize("kernel", ["linear", "poly", "rbf", "ntk"])
+@pytest.mark.parametrize("make", [fm.gram, fm.lazy_gram])
+def test_points_of_length_1_have_diagonal_entries_1_in_every_block(make, kernel):
+    X = np.random.default_rng(34).normal(size=(30, 3))
+    G = make(X, kernel=kernel, normalize="unit").with_ridge(0.25)
+    some = np.array([3, 1, 4, 15, 9, 26])
+    assert (G.block(some, some).diagonal() == 1.25).all()
+    assert (G.dense().diagonal() == 1.25).all()
+
+
 @pytest.mark.parametrize("make", [fm.gram, fm.features, fm.lazy_gram])
 def test_a_cost_stays_with_its_points(make):
     """In part of the points, with labels, in a copy and in what is printed; the entries of G know nothing of it."""
