@@ -61,7 +61,7 @@ Sources, by the key used below:
     apidopoulos22  V. Apidopoulos, T. Poggio, L. Rosasco, S. Villa, Iterative regularization in
                    classification via hinge loss diagonal descent, arXiv 2212.12675, 2022
 
-Contents (search for the number and title, such as "# 5.3 rows"; the code that a room uses is above it)
+Contents (search for the number and title, such as "# 5.3 rows")
     1    result and input   Result
     2    vectors
     3    simplex            project_simplex, entropy_prox, l2_prox
@@ -216,7 +216,7 @@ _WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 
 
 @functools.cache
-def _threads():
+def _threading_layer():
     """Start Numba's threads and return the name of their layer.
 
     By default, threads that wait spin, which slows down any other process that needs the core.  OMP_WAIT_POLICY lets
@@ -243,7 +243,7 @@ def _enter(code, *args):
     if os.getpid() != _PROCESS:
         alone = [arg._replace(threads=False) if hasattr(arg, "threads") else arg for arg in args]
         return code(*alone)
-    with _LOCK if _threads() == "workqueue" else contextlib.nullcontext():
+    with _LOCK if _threading_layer() == "workqueue" else contextlib.nullcontext():
         return code(*args)
 
 
@@ -5261,10 +5261,10 @@ def _add_pair_block(K, point, right, wrong, other, other_right, other_wrong, out
 
 
 # Rounding.  A product computes G v and ||v||_G^2; the `Rounding` of G bounds the errors of these numbers.  A
-# `_Separator` holds margins and a length with these bounds.  `_ends` moves each by its bound in the direction in which
-# lower <= rho <= upper stays true, and divides them.  The few operations after the product, a root, a quotient and a
-# difference, err by `_LAST` at most, relative to their result.  So upper - lower is the gap of the computed numbers
-# plus ``blur``, the width due to these bounds.
+# `_BoundedProduct` holds margins and a length with these bounds.  `_ends` moves each by its bound in the direction in
+# which lower <= rho <= upper stays true, and divides them.  The few operations after the product, a root, a quotient
+# and a difference, err by `_LAST` at most, relative to their result.  So upper - lower is the gap of the computed
+# numbers plus ``blur``, the width due to these bounds.
 #
 # With a cost, `_with_plain_slacks` has lower, 1 / sqrt(2 P) for a multiple of alpha and a bias, and `_upper_end` has
 # upper, 1 / sqrt(2 D) for a multiple of p at which no weight exceeds its cost.  No term of P is below 0, and D is at
@@ -5292,11 +5292,11 @@ class Bounds(NamedTuple):
     bias: float = 0.0
 
 
-class _Separator(NamedTuple):
-    """A separator w, such as sum_i v_i y_i phi(x_i), and a bias b, with bounds on their rounding errors.
+class _BoundedProduct(NamedTuple):
+    """The product G v of weights v, or the margins of any separator w, with a bias b and bounds on rounding errors.
 
     m, error : the computed margins, (n,), and bounds on their errors
-    length, shortest, longest : the computed ||w||, a lower bound and an upper bound
+    length, shortest, longest : the computed ||v||_G, or ||w||, a lower bound and an upper bound
     bias : b, which m includes
     """
 
@@ -5311,12 +5311,12 @@ class _Separator(NamedTuple):
         return self._replace(error=0.0, shortest=self.length, longest=self.length)
 
 
-def _no_separator(n):
-    return _Separator(np.zeros(n), 0.0, 0.0, 0.0, 0.0)
+def _no_product(n):
+    return _BoundedProduct(np.zeros(n), 0.0, 0.0, 0.0, 0.0)
 
 
-def _separator(G, v, norm2, m, rounding, reach, relative_lengths=1.0, bias=None):
-    """Return the `_Separator` of weights v from the computed ||v||_G^2 and G v; without a bias, take the best one.
+def _bounded_product(G, v, norm2, m, rounding, reach, relative_lengths=1.0, bias=None):
+    """Return the `_BoundedProduct` of weights v by the computed ||v||_G^2 and G v; without a bias, take the best one.
 
     ``reach`` is sum_i l_i |v_i|, or a bound on it, for the ``relative_lengths`` l_i.
     """
@@ -5337,17 +5337,17 @@ def _separator(G, v, norm2, m, rounding, reach, relative_lengths=1.0, bias=None)
     least2 = max(norm2 * (1.0 - _LAST) - square_error, 0.0)
     shortest = (1.0 - _LAST) * math.sqrt(least2) - length_error
     longest = (1.0 + _LAST) * math.sqrt(norm2 + square_error) + length_error
-    return _Separator(m, error, math.sqrt(norm2), shortest, longest, bias or 0.0)
+    return _BoundedProduct(m, error, math.sqrt(norm2), shortest, longest, bias or 0.0)
 
 
-def _ends(separator, slacks=None, goal=1.0):
+def _ends(separator, soft=None, goal=1.0):
     """Return an interval around the margin of a separator, rounded outwards.
 
-    The margin is min_i m_i / ||w||.  With a function ``slacks`` it is slacks(||w|| / goal, xi / goal), where xi are the
+    The margin is min_i m_i / ||w||.  With a function ``soft`` it is soft(||w|| / goal, xi / goal), where xi are the
     slacks with which all margins reach ``goal``.
     """
     m, error, _, shortest, longest, _ = separator
-    if slacks is None:
+    if soft is None:
         # If a margin is below 0, its quotient is the lowest at the shortest length.
         least = (m - error).min()
         most = (m + error).min()
@@ -5357,10 +5357,10 @@ def _ends(separator, slacks=None, goal=1.0):
         upper = most / over if over > 0.0 else math.inf
         return lower - _LAST * abs(lower), upper + _LAST * abs(upper)
     with np.errstate(over="ignore", invalid="ignore"):
-        most = np.maximum(goal - m + error, 0.0) / goal
-        least = np.maximum(goal - m - error, 0.0) / goal
-        lower = slacks(longest / goal, most)
-        upper = slacks(shortest / goal, least)
+        largest_slacks = np.maximum(goal - m + error, 0.0) / goal
+        least_slacks = np.maximum(goal - m - error, 0.0) / goal
+        lower = soft(longest / goal, largest_slacks)
+        upper = soft(shortest / goal, least_slacks)
     if upper < _TINY:  # Such numbers have fewer digits.
         return 0.0, _TINY
     return lower * (1.0 - _LAST), upper * (1.0 + _LAST)
@@ -5434,7 +5434,7 @@ def _minimizing_step(m, rise, ridge, slope, curvature, width=math.inf):
 
 
 def _with_squared_slacks(G, v, separator):
-    """Return [] or [(w, slacks, goal)] for `_ends`: v without its ridge, and the goal of its best slacks.
+    """Return [] or [(w, soft, goal)] for `_ends`: v without its ridge, and the goal of its best slacks.
 
     With a ridge, v has the coordinates (w, sqrt(r_i) v_i).  The coordinates sqrt(r_i) v_i are slacks r_i v_i, but other
     slacks are feasible, too: the slacks that bring all margins of w, which are m_i - r_i v_i, to ``goal``.  The proven
@@ -5494,7 +5494,7 @@ def _best_multiple(m, norm2, cost, y, t):
 
 
 def _with_plain_slacks(G, v, separator):
-    """Return [(w, slacks, goal), ...] for `_ends`: w = 0 and the separator v, each with a bias and two goals.
+    """Return [(w, soft, goal), ...] for `_ends`: w = 0 and the separator v, each with a bias and two goals.
 
     Any bias and any goal are valid: the best ones only make the interval narrow.  If C is large, slacks that are
     rounding errors cost much: so goals that are smaller by 2^-48 are tried, too.
@@ -5508,8 +5508,8 @@ def _with_plain_slacks(G, v, separator):
         guess = min(float(np.abs(v).sum()) / square, guess)
         t = _best_multiple(proven, square, G.cost, y, guess)
         goals = [1.0 / t] if t > 0.0 else []
-    tried = [(_no_separator(v.size), 1.0 / guess), *((separator, goal) for goal in goals)]
-    slacks = _margin_with_slacks(G)
+    tried = [(_no_product(v.size), 1.0 / guess), *((separator, goal) for goal in goals)]
+    soft = _margin_with_slacks(G)
     found = []
     for w, goal in tried:
         bias = goal * _least_hinge_loss((w.m - w.error) / goal, G.cost, y)[0]
@@ -5517,7 +5517,7 @@ def _with_plain_slacks(G, v, separator):
             m = w.m + bias * y
             error = w.error + _LAST * (np.abs(m) + abs(bias))
             w = w._replace(m=m, error=error, bias=w.bias + bias)
-        found += [(w, slacks, goal), (w, slacks, goal * (1.0 - 2.0**-48))]
+        found += [(w, soft, goal), (w, soft, goal * (1.0 - 2.0**-48))]
     return found
 
 
@@ -5560,8 +5560,8 @@ def _upper_end(total, length, multiple):
     return 1.0 / math.sqrt(multiple * (2.0 * total - multiple * length * length))
 
 
-def _by_product(G, v, norm2, m, rounding, bias=None):
-    """Return the `_Separator` of a v with ||v||_1 <= 1 from the v'Gv and G v of a product.
+def _fresh_product(G, v, norm2, m, rounding, bias=None):
+    """Return the `_BoundedProduct` of a v with ||v||_1 <= 1 from the v'Gv and G v of a product.
 
     Raise ValueError if v'Gv is further below 0 than the errors of the kernel explain.
     """
@@ -5573,11 +5573,14 @@ def _by_product(G, v, norm2, m, rounding, bias=None):
             "ridge"
         )
     lengths = G._relative_lengths()
-    return _separator(G, v, norm2, m, rounding, float(lengths @ np.abs(v)), lengths, bias)
+    return _bounded_product(G, v, norm2, m, rounding, float(lengths @ np.abs(v)), lengths, bias)
 
 
-def _by_products(G, alpha, p, rounding, precise, multiply):
-    """Return alpha and p, scaled to ||v||_1 <= 1, each with its `_Separator` from a fresh product, and sum p."""
+def _from_fresh_products(G, alpha, p, rounding, precise, multiply):
+    """Return (alpha, its `_BoundedProduct`), (p, its `_BoundedProduct`) and a lower bound on sum p, by fresh products.
+
+    alpha and p are scaled to ||v||_1 <= 1.  With a free intercept the sum is that of the balanced p.
+    """
     # 1. alpha takes no product of its own if it is 0 or is p.
     vectors = [_unit_range(p)]
     if alpha is not p and alpha.any():
@@ -5600,18 +5603,19 @@ def _by_products(G, alpha, p, rounding, precise, multiply):
             )
     # Relative to sum p >= 1/2, this distance is at most 2 tilt; the factor 4 covers rounding.
     seen = [
-        (v, _by_product(G, v, norm2, m, own._replace(length=own.length + 4.0 * tilt)))
+        (v, _fresh_product(G, v, norm2, m, own._replace(length=own.length + 4.0 * tilt)))
         for v, (norm2, m, own) in zip(vectors, found, strict=True)
     ]
     # p is balanced by smaller weights, so that no weight exceeds its cost; its sum falls by tilt.
     total = math.fsum(vectors[0]) - tilt
-    return seen[-1] if alpha.any() else (alpha, _no_separator(G.n)), seen[0], total
+    return seen[-1] if alpha.any() else (alpha, _no_product(G.n)), seen[0], total
 
 
-def _by_recurrences(G, alpha, p, rounding, held, drift):
-    """Do the same as `_by_products` with the products ``held`` of a loop; return None if squares may leave the range.
+def _from_held_products(G, alpha, p, rounding, held, drift):
+    """Do the same as `_from_fresh_products` with the products ``held`` of a loop.
 
-    Errors are relative to ||v||_1; relative lengths of points would take longer.
+    Return None if squares may leave the range of double precision.  Errors are relative to ||v||_1; relative lengths of
+    points would take longer.
     """
     total = _total(p)
     size = _norm1(alpha)
@@ -5626,14 +5630,14 @@ def _by_recurrences(G, alpha, p, rounding, held, drift):
         tilt = abs(_dot(G.free_labels, p)) / total + sums
     rounding = Rounding(margins, margins + sums, 4.0 * tilt)
     of_alpha, of_p = held
-    separator = _separator(G, p, _dot(p, of_p), of_p, rounding, total)
-    of_alpha = (
-        separator
+    p_bounded = _bounded_product(G, p, _dot(p, of_p), of_p, rounding, total)
+    alpha_bounded = (
+        p_bounded
         if alpha is p
-        else _separator(G, alpha, _dot(alpha, of_alpha), of_alpha, rounding, size)
+        else _bounded_product(G, alpha, _dot(alpha, of_alpha), of_alpha, rounding, size)
     )
     total *= (1.0 - _sum_error(p.size)) * (1.0 - tilt)
-    return (alpha, of_alpha), (p, separator), total
+    return (alpha, alpha_bounded), (p, p_bounded), total
 
 
 def _interval(G, alpha, p, precise=False, held=None, drift=0.0, multiply=None):
@@ -5645,14 +5649,14 @@ def _interval(G, alpha, p, precise=False, held=None, drift=0.0, multiply=None):
     """
     rounding = G.rounding()
     if held is None:
-        found = _by_products(G, alpha, p, rounding, precise, multiply)
+        found = _from_fresh_products(G, alpha, p, rounding, precise, multiply)
     else:
-        found = _by_recurrences(G, alpha, p, rounding, held, drift)
+        found = _from_held_products(G, alpha, p, rounding, held, drift)
         if found is None:
             return Bounds(-math.inf, math.inf, math.inf)
-    (v, of_alpha), (share, of_p), total = found
+    (v, of_alpha), (u, of_p), total = found
     # 1. The ends, and blur: their distance minus that of the computed ends
-    multiple = _largest_multiple(G, share)
+    multiple = _largest_multiple(G, u)
     upper = float(_upper_end(total, of_p.longest, multiple) * (1.0 + _LAST))
     lower, computed, bias = _lower_end(G, v, of_alpha)
     gap = max(float(_upper_end(total, of_p.length, multiple)) - computed, 0.0)
@@ -5934,7 +5938,7 @@ def _margin_of_weights(G, w, support):
         bias *= goal
     soft = _margin_with_slacks(G)
     _refuse_no_bias(G, soft, w, bias)
-    separator = _by_product(G, v, *G._measured(v, precise=True), bias)
+    separator = _fresh_product(G, v, *G._measured(v, precise=True), bias)
     if not separator.shortest > 0.0:
         raise ValueError("w is 0 up to rounding: its points cancel")
     return tuple(map(float, _ends(separator, soft, goal)))
@@ -5983,7 +5987,7 @@ def _margin_of_coordinates(G, soft, w, bias, bias_error=0.0):
 
     # 4. The least margin decides or, with slacks, all margins.
     error = _LAST * (np.abs(m) + term) + error * length
-    return tuple(map(float, _ends(_Separator(m, error, length, length, length), soft, goal)))
+    return tuple(map(float, _ends(_BoundedProduct(m, error, length, length, length), soft, goal)))
 
 
 def _near_the_least(G, w):
@@ -6096,7 +6100,8 @@ def _operator_norm(G):
 # iteration reached.  A number that it must remember is in an array of one entry, because compiled code cannot rebind
 # its arguments.  The loop depends on its arguments alone, so that a run can be cut at any iteration and resumed, bit
 # for bit.  The body of a loop consists of scalar arithmetic, the operations `product` and `add_column`, and compiled
-# steps.  It has no loop over entries, so that it is fast as Python source, too.
+# steps.  It has no loop over entries, so that it is fast as Python source, too.  The loops of `subspace_perceptron`,
+# `norm_margin`, `steepest_descent` and `max_margin` are Python functions instead, with objects as parameters.
 
 _TAKES_FREE = (
     "`max_margin`, and `momentum`, `gradient_descent` and `normalized_gradient_descent` by default"
@@ -6305,7 +6310,7 @@ def drive(
         k, seconds = _resume(start, name, state, solution)
     last = k + _count(max_iter, "max_iter")
     checkpoints = _checkpoints(k, last, trace_at)
-    enter = _entry(G, loop, state, parameters)
+    enter = _runner(G, loop, state, parameters)
     enter(k, k)
     chunk = 1
     trace = np.empty(16, dtype=_TRACE)
@@ -6313,7 +6318,7 @@ def drive(
     iterates = []
     goals = _Goals(tol, eps, separates)
 
-    def result(status, iterates=None):
+    def result(status, kept=None):
         note = _note_on_rounding(G, bounds) if status == "rounding" else ""
         return Result(
             alpha=alpha.copy(),
@@ -6323,7 +6328,7 @@ def drive(
             status=status,
             n_iter=k,
             trace=trace[:count].copy(),
-            iterates=iterates,
+            iterates=kept,
             state=(name, [array.copy() for array in state]),
             note=note,
             bias=bounds.bias,
@@ -6336,7 +6341,7 @@ def drive(
             k, elapsed, chunk = _advance(enter, k, checkpoint, chunk)
             seconds += elapsed
             has_halted = k < checkpoint
-            stands = count > 0 and k == before
+            is_same_row = count > 0 and k == before
 
             # 3. Bound the margin by the products of the loop, unless this decides something or rounding shows.
             alpha, p, *held = solution(*state)
@@ -6353,11 +6358,11 @@ def drive(
                 bounds, status = _certified(G, alpha, p, interval, goals, has_halted, k, last)
 
             # 4. Add a row to the trace, and call the callback.
-            count += not stands
+            count += not is_same_row
             if count > trace.size:
                 trace = np.resize(trace, 2 * count)
             trace[count - 1] = (k, products(k), seconds, bounds.lower, bounds.upper)
-            if keep_iterates and not stands:
+            if keep_iterates and not is_same_row:
                 iterates.append(alpha.copy())
             if callback is not None:
                 stops = _is_true(callback(result(status)))
@@ -6426,7 +6431,7 @@ def _checkpoints(first, last, trace_at):
     return itertools.chain([first], between, end)
 
 
-def _entry(G, loop, state, parameters):
+def _runner(G, loop, state, parameters):
     """Return a function that sends the loop from iteration k to ``until``, and returns the iteration reached."""
     is_compiled = G.arrays is not None and is_jitted(loop)
     if not is_compiled:
@@ -6592,7 +6597,7 @@ def _floor_at(floor, k, total):
     return (a + b * (k + 1)) * total
 
 
-def _goal(G, eps):
+def _least_square(G, eps):
     """Return the p'Gp, for p in the simplex, at or below which fresh products will prove ||p||_G <= eps.
 
     It is eps^2 less what rounding may hide, but at least (eps/2)^2.
@@ -6841,7 +6846,7 @@ def von_neumann(
         _von_neumann_loop,
         (p, m),
         lambda p, m: (p, p, m, m),
-        (G.diagonal(), _goal(G, eps), _floor(G, stop)),
+        (G.diagonal(), _least_square(G, eps), _floor(G, stop)),
         max_iter=max_iter,
         eps=eps,
         separates=stop is not None,
@@ -6950,7 +6955,7 @@ def frank_wolfe(
     p, m, direction = np.zeros((3, n))
     p[i] = 1.0
     add_column(G, i, 1.0, m)
-    limits = (_goal(G, eps), _floor(G, stop))
+    limits = (_least_square(G, eps), _floor(G, stop))
     if is_pairwise:
         loop = _pairwise_loop
         state = (p, m, direction)
@@ -7110,7 +7115,7 @@ def snkp(
         _snkp_loop,
         _begin_smoothed(G, center, 2.0 * G.scale, _ENTROPY),
         _alpha_and_p,
-        (center, 2.0 * G.scale, _goal(G, eps), _floor(G, stop), _ENTROPY),
+        (center, 2.0 * G.scale, _least_square(G, eps), _floor(G, stop), _ENTROPY),
         max_iter=max_iter,
         eps=eps,
         separates=stop is not None,
@@ -7186,7 +7191,7 @@ def snkpvn(
         _snkp_loop,
         _begin_smoothed(G, center, mu0, _L2),
         _alpha_and_p,
-        (center, mu0, _goal(G, delta), _floor(G), _L2),
+        (center, mu0, _least_square(G, delta), _floor(G), _L2),
         max_iter=max_iter,
         eps=delta,
         separates=True,
@@ -7281,7 +7286,7 @@ def isnkpvn(
         _isnkpvn_loop,
         (alpha, m, *others, center, length, np.zeros(1, np.int64)),
         _alpha_and_p,
-        (mu0, eps, gamma, _goal(G, eps / gamma) * (gamma / eps) ** 2, _floor(G), prox),
+        (mu0, eps, gamma, _least_square(G, eps / gamma) * (gamma / eps) ** 2, _floor(G), prox),
         max_iter=max_iter,
         eps=last_delta,
         separates=True,
@@ -7745,7 +7750,7 @@ def momentum(
         _momentum_loop,
         (alpha, g, m, Gg, q, Gq),
         lambda alpha, g, m, Gg, q, Gq: (alpha, g + q, m, Gg + Gq),
-        (logistic, shift, y, step, _goal(G, eps)),
+        (logistic, shift, y, step, _least_square(G, eps)),
         max_iter=max_iter,
         eps=eps,
         takes_free=not logistic,
@@ -7971,7 +7976,7 @@ def adaptive_sampling(
 # 8.3 apidopoulos22
 # ------------------------------------------------------------------------------------------------------
 
-_SCHEDULES = {
+_LAMBDAS = {
     "1/log(1+t)": lambda t: 1.0 / np.log1p(t),
     "1/sqrt(t)": lambda t: 1.0 / np.sqrt(t),
     "1/t": lambda t: 1.0 / t,
@@ -7987,7 +7992,7 @@ def _bounds(lam, lam0, max_iter, options):
     """
     lam0 = _number(lam0, "lam0")
     if isinstance(lam, str):
-        schedule = _SCHEDULES[_choice(lam, "lam", tuple(_SCHEDULES))]
+        schedule = _LAMBDAS[_choice(lam, "lam", tuple(_LAMBDAS))]
     elif callable(lam):
 
         def schedule(t):
