@@ -745,7 +745,7 @@ def _objects(X):
     return objects
 
 
-def _columns(X):
+def _width_of(X):
     """Return the number of columns of checked points, or None for objects."""
     return X.shape[1] if len(X.shape) == 2 else None
 
@@ -806,7 +806,7 @@ def _row_key(X):
 
     Points are rows of a plain or sparse array, or objects.  Objects that cannot be hashed count as different.
     """
-    if _columns(X) is None:
+    if _width_of(X) is None:
 
         def object_key(i):
             try:
@@ -842,7 +842,7 @@ def _first_copies(X, labels):
 
 def _perhaps_repeated(X):
     """Return the numbers of some points, among them all that equal another point."""
-    if _columns(X) is None:
+    if _width_of(X) is None:
         return np.arange(len(X))
     # Different weights of columns keep apart rows of word counts that have equal totals.
     sums = X @ np.sqrt(np.arange(X.shape[1])) if _is_sparse(X) else X.sum(axis=1, dtype=np.float64)
@@ -2701,7 +2701,7 @@ def kernel_matrix(
     kind = _kernel_class(kernel)
     A = kind._read(A, "A")
     B = kind._read(B, "B")
-    _refuse_other_columns(B, "B", _columns(A), "A has")
+    _refuse_other_columns(B, "B", _width_of(A), "A has")
     kernel = _kernel(kernel, A, params)
     values = kernel.block(kernel.prepare(B), kernel.prepare(A)).T
     return values + _constant(intercept) ** 2
@@ -2722,7 +2722,7 @@ def _new_points(X, kernel, d):
 
 def _refuse_other_columns(X, name, d, whose):
     """Refuse checked points whose number of columns is not d; d is None for objects."""
-    columns = _columns(X)
+    columns = _width_of(X)
     if columns == d:
         return
     if None in (columns, d):
@@ -3418,7 +3418,7 @@ class Gram:
 
         K is normalised as in `gram`: divided by sqrt(K(x_i, x_i) K(x, x)) for "unit", by max_i K(x_i, x_i) for "max".
         A constant intercept is part of K.  For pairs there is a score for each class, f_c(x) = sum_i T_ci K(x_i, x)
-        with the class weights T of `pair_gram`; the class with the largest score is predicted.
+        with the class coefficients T of `pair_gram`; the class with the largest score is predicted.
 
         Parameters
         ----------
@@ -4900,11 +4900,13 @@ def gram(
     is_function = isinstance(kernel, _Function)
     if is_function:
         values, error = _symmetric(kernel.table(points), "kernel(X, X)")
-    points = _OnDemand(kernel, points, _columns(X))
+    points = _OnDemand(kernel, points, _width_of(X))
     if not (is_given or is_function):
         values, error = points.without_zeros().dense(), 0.0
     matrix = _Matrix(values, error)
-    return _gram_over(matrix, points, kernel, _columns(X), signs, normalize, intercept, ridge, cost)
+    return _gram_over(
+        matrix, points, kernel, _width_of(X), signs, normalize, intercept, ridge, cost
+    )
 
 
 def lazy_gram(
@@ -5036,8 +5038,8 @@ class _Pairs(_Store):
         points = _counted(self.n_points, "point")
         return f"{_counted(self.n, 'pair')} of {self.n_classes} classes of {points}"
 
-    def class_weights(self, V):
-        """Return the class weights T of `pair_gram` for each row of V, (k n_classes, n_points)."""
+    def class_coefficients(self, V):
+        """Return the class coefficients T of `pair_gram` for each row of V, (k n_classes, n_points)."""
         size = self.n_classes * self.n_points
         right, wrong = self._places
         tables = [np.bincount(right, v, size) - np.bincount(wrong, v, size) for v in V]
@@ -5050,7 +5052,7 @@ class _Pairs(_Store):
         return 0.5 * (flat.take(right, axis=1) - flat.take(wrong, axis=1))
 
     def products(self, V):
-        return self.differences(self.K._products(self.class_weights(V)))
+        return self.differences(self.K._products(self.class_coefficients(V)))
 
     def column(self, i):
         column = np.zeros((1, self.n_points))
@@ -5091,11 +5093,11 @@ class _Pairs(_Store):
         return Rounding(margins, margins + 1.01 * _sum_error(self.n + 8), 0.0)
 
     def precise(self, G, v):
-        """Do the same as K for the computed class weights; their n_classes - 2 additions change w and margins.
+        """Do the same as K for the computed class coefficients; their n_classes - 2 additions change w and margins.
 
         A margin is half the difference of two rounded scores.  This adds up to 2 max_c |f_c(x_i)| 2^-53 to its error.
         """
-        T = self.class_weights(v[None])
+        T = self.class_coefficients(v[None])
         squares = []
         lost = np.zeros(self.n_points)
         scores = np.empty_like(T)
@@ -5128,7 +5130,7 @@ class _Pairs(_Store):
         return self.n_classes * self.K._width
 
     def lifts(self, V):
-        return self.K._lifts(self.class_weights(V)).reshape(len(V), -1)
+        return self.K._lifts(self.class_coefficients(V)).reshape(len(V), -1)
 
     def margins(self, W):
         return self.differences(self.K._table(W.reshape(len(W) * self.n_classes, -1)))
@@ -5139,12 +5141,12 @@ class _Pairs(_Store):
         return _pair_rows(points, self.right[index], self.wrong[index], self.n_classes)
 
     def separators(self, G, alpha):
-        return self.K._separators(self.class_weights(alpha)).reshape(len(alpha), -1)
+        return self.K._separators(self.class_coefficients(alpha)).reshape(len(alpha), -1)
 
     def scores(self, G, alpha):
         if self.has_rows:
             return self.scores_of(G, G._separators(alpha, precise=len(alpha) == 1))
-        return self.K._scores(self.class_weights(alpha))
+        return self.K._scores(self.class_coefficients(alpha))
 
     def scores_of(self, G, W):
         return self.K._scores_of(W.reshape(len(W) * self.n_classes, -1))
@@ -5188,7 +5190,7 @@ def pair_gram(
 
     Notes
     -----
-    Weights alpha of the pairs give a table of class weights, T_ci = sum_j alpha_(i,j) ([c = y_i] - [c = j]).  The
+    Weights alpha of the pairs give a table of class coefficients, T_ci = sum_j alpha_(i,j) ([c = y_i] - [c = j]).  The
     scores of the classes are f_c = sum_i T_ci K(x_i, .); ``G.decision_function`` returns them.  (G alpha)_(i,j) is half
     of f_{y_i}(x_i) - f_j(x_i).  By Theorem 5.1 of ji21 the margin of G is 1/sqrt(2) times the multiclass margin:
 
@@ -10890,7 +10892,7 @@ def _newton_on_classes(G, ridge, w, tol, most, few):
         # 1. The direction
         shares = (slacks > 0.0) / ridge
         inverses = np.linalg.inv(
-            _blocks_of_classes(rows, 0.5 * np.abs(G.store.class_weights(shares[None])))
+            _blocks_of_classes(rows, 0.5 * np.abs(G.store.class_coefficients(shares[None])))
         )
         downhill = image - w
 
@@ -11393,7 +11395,7 @@ def _step_on_point(right, half, inverses, cost, scores, v, moves):
     """Minimize over the weights v of one point, of class ``right`` and with K_ii / 2 = ``half``, each up to its cost.
 
     ``scores`` has the scores of the classes at the point.  ``inverses`` has 1 / (K_ii / 2 + r_ic), and 0 for a pair
-    that does not exist.  ``moves`` becomes the change of the class weights.  Return True if a weight has changed.
+    that does not exist.  ``moves`` becomes the change of the class coefficients.  Return True if a weight has changed.
     """
     before = 0.0
     for c in range(v.size):
@@ -11508,7 +11510,7 @@ def _entries_among(K, points, known_points, known):
 
 
 def _class_table(v, labels):
-    """Return the class weights, (classes, points), of the table v, (points, classes), of weights of pairs."""
+    """Return the class coefficients, (classes, points), of the table v, (points, classes), of weights of pairs."""
     T = -v.T
     T[labels, np.arange(labels.size)] += v.sum(axis=1)
     return T
@@ -12651,6 +12653,11 @@ def _targets(y, n):
     return classes, labels
 
 
+def _sample_weights(given, n):
+    """Return checked weights of n points; None stands for weights of 1."""
+    return _amounts(1.0 if given is None else given, "sample_weight", n)
+
+
 def _class_factors(given, classes, totals):
     """Return the factors by which `class_weight` multiplies C; ``totals`` has the sum of sample weights of each
     class."""
@@ -12788,9 +12795,9 @@ class MaxMarginClassifier:
         (k,).
     dual_coef_, intercept_ : arrays, shapes (1, k) and (1,), or for several classes (n_classes, k) and (n_classes,)
         f(x) = sum_i dual_coef_i K(x_i, x) + intercept_.  With normalize="unit" this is divided by sqrt(K(x, x) + c^2),
-        except for a free bias.  dual_coef_i is t a_i / (the normaliser of x_i).  Here a_i is y_i result_.p_i for two
-        classes, and the class weight T_ci of `pair_gram` for several, and t > 0 is one number.  For two classes with
-        the hinge loss |dual_coef_i| is at most C w_i.
+        except for a free bias.  dual_coef_i is t a_i times the normaliser of x_i, which is 1 if normalize is None.
+        Here a_i is y_i result_.p_i for two classes, and the class coefficient T_ci of `pair_gram` for several, and
+        t > 0 is one number.  For two classes with the hinge loss t |a_i| is at most C w_i.
     coef_ : array, shape (1, d) or (n_classes, d)
         Only with the linear kernel: coef_ x is the sum in f(x), and coef_ is sum_i dual_coef_i x_i.  If
         result_.separator is not None, coef_ is this separator in the units of X, and dual_coef_ only approximates it.
@@ -12913,10 +12920,10 @@ class MaxMarginClassifier:
             transformer_tags=None,
             classifier_tags=ClassifierTags(),
             regressor_tags=None,
-            input_tags=InputTags(sparse=True, pairwise=self._takes("precomputed")),
+            input_tags=InputTags(sparse=True, pairwise=self._has_kernel("precomputed")),
         )
 
-    def _takes(self, kernel):
+    def _has_kernel(self, kernel):
         return isinstance(self.kernel, str) and self.kernel == kernel
 
     def fit(
@@ -12972,21 +12979,19 @@ class MaxMarginClassifier:
 
     def _read(self, X, y, sample_weight):
         """Return the `_TrainingSet`, and set the attributes that describe it."""
-        self._columns = _column_names(X)
+        self._names_ = _column_names(X)
         X = _training_points(X, y, self.kernel)
         n = X.shape[0]
-        if _columns(X) is not None:
+        if _width_of(X) is not None:
             self.n_features_in_ = X.shape[1]
-        if self._columns and isinstance(self._columns[0], str):
-            self.feature_names_in_ = np.array(self._columns, dtype=object)
+        if self._names_ and isinstance(self._names_[0], str):
+            self.feature_names_in_ = np.array(self._names_, dtype=object)
         classes, labels = _targets(y, n)
-        if sample_weight is None:
-            sample_weight = 1.0
-        weights = _amounts(sample_weight, "sample_weight", n)
+        weights = _sample_weights(sample_weight, n)
         # 1. Leave out points of weight 0.
         rows = np.flatnonzero(weights)
         if rows.size < n:
-            X = X[np.ix_(rows, rows) if self._takes("precomputed") else rows]
+            X = X[np.ix_(rows, rows) if self._has_kernel("precomputed") else rows]
             weights = weights[rows]
             present, labels = np.unique(labels[rows], return_inverse=True)
             classes = classes[present]
@@ -12996,7 +13001,7 @@ class MaxMarginClassifier:
                 f"y must hold at least two classes{of_weight}; got {_counted(classes.size, 'class')}"
             )
         # 2. Count equal points of a class as one point.
-        if not (self._takes("precomputed") or _is_mapped(X)):
+        if not (self._has_kernel("precomputed") or _is_mapped(X)):
             first, place = _first_copies(X, labels)
             if first.size < rows.size:
                 X = X[first]
@@ -13022,7 +13027,7 @@ class MaxMarginClassifier:
 
     def _represent(self, data):
         """Return G without slacks."""
-        if self.normalize == "unit" and self._takes("precomputed"):
+        if self.normalize == "unit" and self._has_kernel("precomputed"):
             raise ValueError(
                 'normalize="unit" needs K(x, x) of new points, which a precomputed kernel does not have: '
                 "normalise the matrices that you give, and leave normalize out"
@@ -13031,7 +13036,7 @@ class MaxMarginClassifier:
         n_classes = self.classes_.size
         signs = 2.0 * data.labels - 1.0 if n_classes == 2 else None
         form = {"normalize": self.normalize, "intercept": self._intercept()}
-        if self._takes("linear"):
+        if self._has_kernel("linear"):
             if _is_free(form["intercept"]) and _is_mapped(X):
                 X = np.array(X)  # a copy in memory, from which a point is subtracted
             G = features(X, signs, **form)
@@ -13066,7 +13071,9 @@ class MaxMarginClassifier:
         self.n_iter_ = result.n_iter
         self.interval_ = (result.lower, result.upper)
         self.margin_ = result.lower
+        # A hard margin that is proved to be 0 is refused above.  What is left has a margin above 0, as all slacks have.
         self.status_ = "rounding" if result.status == "infeasible" else result.status
+        # A gap just above tol is no reason to warn.
         if result.upper - result.lower > 2.0 * self.tol * result.upper:
             _warn(self._advice_on_interval(), _known_as("ConvergenceWarning", UserWarning))
         return G, result
@@ -13093,31 +13100,31 @@ class MaxMarginClassifier:
                 "StandardScaler() first"
             )
 
-    def _refuse_no_margin(self, data, result, C):
+    def _refuse_no_margin(self, data, result, suggested):
         """Raise an error if a mixture of points, or two contradicting points, prove that nothing separates the classes.
 
         Two equal points of different classes prove it whatever rounding hides, unless they are rows of a precomputed
-        kernel.
+        kernel.  The message suggests a C.
         """
         is_proved = result.status == "infeasible"
-        pair = None
+        equal = None
         if is_proved or result.status == "rounding":
-            pair = contradiction(data.X, data.labels)
-        if pair is not None:
-            i, j = data.rows[list(pair)]
+            equal = contradiction(data.X, data.labels)
+        if equal is not None:
+            i, j = data.rows[list(equal)]
             witness = f"the points {i} and {j} contradict each other"
-            is_proved = is_proved or not self._takes("precomputed")
+            is_proved = is_proved or not self._has_kernel("precomputed")
         else:
             # Each point has a row of G for every other class.
-            rows = np.flatnonzero(result.p) // (self.classes_.size - 1)
-            points = data.rows[np.unique(rows)]
+            used = np.flatnonzero(result.p) // (self.classes_.size - 1)
+            points = data.rows[np.unique(used)]
             named = f"the points {points.tolist()}" if points.size <= 6 else f"{points.size} points"
             witness = f"a mixture of {named} proves it"
         if is_proved:
             raise ValueError(
                 f"no function separates the classes with a margin above {_written(result.upper, 1, _UP)}: {witness}; "
-                f"give a finite C, such as C={float(f'{C:.0e}'):g}, and choose it by cross-validation; to study points "
-                "without a margin, use max_margin and witnesses"
+                f"give a finite C, such as C={float(f'{suggested:.0e}'):g}, and choose it by cross-validation; to "
+                "study points without a margin, use max_margin and witnesses"
             )
 
     def _advice_on_interval(self):
@@ -13143,53 +13150,55 @@ class MaxMarginClassifier:
         """Keep what scores new points, and set the coefficients of f for the points that the user gave."""
         X = data.X
         n_classes = self.classes_.size
+        # A G over pairs has no constant feature of its own: that of its K is in the intercept.
         constant = _constant(G.intercept)
         self.kernel_ = G.kernel
         # 1. Keep what scores new points.  The sums over points are multiplied by the scale, and not the weights: the
         #    terms of a sum may cancel so far that rounding the weights once more would hide a small margin.
-        weights, multiple = self._weights(G, result)
+        alpha, multiple = self._weights_and_multiple(G, result)
         if result.separator is None:
-            scores = G._scores(weights[None])
+            scores = G._scores(alpha[None])
             scale = multiple
         else:
             scores = G._scores_of(result.separator.ravel()[None])
             scale = 1.0
-        self._scores = scores._replace(common=scale * scores.common)
-        self._bias = scale * result.bias
+        self._scores_ = scores._replace(common=scale * scores.common)
+        self._bias_ = scale * result.bias
         # 2. Set the coefficients: f(x) = multiple common sum_i coefficients_i K(x_i, x) + intercept.
-        if self._takes("linear"):
+        if self._has_kernel("linear"):
             if n_classes == 2:
-                table = (weights * (2.0 * data.labels - 1.0))[None]
+                table = (alpha * (2.0 * data.labels - 1.0))[None]
             else:
-                table = G.store.class_weights(weights[None])
+                table = G.store.class_coefficients(alpha[None])
             support = np.flatnonzero(table.any(axis=0))
+            # In the other branch, too, coefficients are those of K(x_i, x): they have the normaliser of x_i.
             coefficients = scores.common * table[:, support]
             if self.normalize == "unit":
                 coefficients /= np.sqrt(_squares(X[support]) + constant**2)
             d = X.shape[1]
-            W = self._scores.common * self._scores.separators
+            W = self._scores_.common * self._scores_.separators
             self.coef_ = W[:, :d].copy()
             moved = [sum(_at_origin(G, w)[:2]) for w in self.coef_]
             of_constant = constant * W[:, d:].sum(axis=1) - np.array(moved)
         else:
             support = scores.places
             coefficients = scores.coefficients
-            of_constant = constant**2 * self._scores.common * coefficients.sum(axis=1)
-            if self._takes("precomputed"):
+            of_constant = constant**2 * self._scores_.common * coefficients.sum(axis=1)
+            if self._has_kernel("precomputed"):
                 # New rows also have K(x, x_i) for the points that were left out.
-                self._scores = self._scores._replace(
+                self._scores_ = self._scores_._replace(
                     places=data.rows[support], d=self.n_features_in_
                 )
         self.dual_coef_ = multiple * scores.common * coefficients
-        self.intercept_ = of_constant + self._bias
+        self.intercept_ = of_constant + self._bias_
         # 3. Set the points of the support.
         self.support_ = data.rows[support]
         self.n_support_ = np.bincount(data.labels[support], minlength=n_classes)
-        vectors = X[:0, :0] if self._takes("precomputed") else X[support]
-        is_kept = _is_sparse(X) or _columns(X) is None
+        vectors = X[:0, :0] if self._has_kernel("precomputed") else X[support]
+        is_kept = _is_sparse(X) or _width_of(X) is None
         self.support_vectors_ = vectors if is_kept else np.array(vectors, dtype=np.float64)
 
-    def _weights(self, G, result):
+    def _weights_and_multiple(self, G, result):
         """Return (v, t): f has the weights t v.
 
         Without slacks t makes the least margin of f equal to 1: that of p is lower ||p||_G, and ||p||_G is upper.
@@ -13208,9 +13217,8 @@ class MaxMarginClassifier:
             m = m + result.bias * G.free_labels
         of_slacks = G.ridge * p
         margins = m - of_slacks
-        if (
-            margins @ (1.0 / G.ridge) > 0.0
-        ):  # otherwise the best f is 0, which predicts no class: t stays
+        # Otherwise the best f is 0, which predicts no class; then t stays as it is.
+        if margins @ (1.0 / G.ridge) > 0.0:
             norm2 = max(norm2 - of_slacks @ p, 0.0)
             multiple = _minimizing_step(np.zeros(m.size), margins, G.ridge, 0.0, norm2)
         return p, multiple
@@ -13248,23 +13256,23 @@ class MaxMarginClassifier:
         self._check_columns(_column_names(X))
         X = self.kernel_._read(X, "X")
         d = getattr(self, "n_features_in_", None)
-        if None in (d, _columns(X)):
+        if None in (d, _width_of(X)):
             _refuse_other_columns(X, "X", d, "the points of fit have")
         elif X.shape[1] != d:
             values = ""
-            if self._takes("precomputed"):
+            if self._has_kernel("precomputed"):
                 values = "; of a precomputed kernel K(x, x_i) for each training point"
             raise ValueError(
                 f"X has {X.shape[1]} features, but {type(self).__name__} is expecting {d} features "
                 f"as input{values}"
             )
-        scores = self._scores(X) + self._bias
+        scores = self._scores_(X) + self._bias_
         return scores[:, 0] if self.classes_.size == 2 else scores
 
     def _check_columns(self, names):
         """Raise an error if column names or their order differ from those in fit; an array without names is
         accepted."""
-        known = self._columns
+        known = self._names_
         if not names or not known or names == known:
             return
         is_text = isinstance(names[0], str)
@@ -13286,9 +13294,9 @@ class MaxMarginClassifier:
     def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Return the share of the rows of X, (m, d), whose predicted classes are y, (m,).
 
-        If sample_weight, (m,), is given, each row counts with its weight.  Raise ValueError if lengths differ, or a
-        label is missing or cannot be a class; TypeError if labels and classes_ are of different kinds, such as text and
-        numbers; ZeroDivisionError if all weights are 0; and the errors of `predict`.
+        If sample_weight, (m,), is given, each row counts with its weight.  Raise ValueError if lengths differ, a label
+        is missing or cannot be a class, a weight is below 0 or all are 0; TypeError if labels and classes_ are of
+        different kinds, such as text and numbers; and the errors of `predict`.
         """
         guesses = self.predict(X)
         truth = _class_labels(y, guesses.size)
@@ -13299,19 +13307,22 @@ class MaxMarginClassifier:
                 f"y holds {', '.join(strange)}, and classes_ holds {known}, which are never equal: give y the type "
                 "that it had in fit, np.asarray(y).astype(type(model.classes_[0]))"
             )
-        if sample_weight is not None:
-            sample_weight = _vector(sample_weight, "sample_weight", guesses.size)
-        return float(np.average(guesses == truth, weights=sample_weight))
+        weights = _sample_weights(sample_weight, guesses.size)
+        if not weights.any():
+            raise ValueError("sample_weight must hold a number above 0: all are 0")
+        return float(np.average(guesses == truth, weights=weights))
 
     if not TYPE_CHECKING:  # a type checker would accept any name as an attribute
 
         def __getattr__(self, name):
-            """Raise an error that says what replaces an attribute that only SVC has."""
+            """Raise an error that says what an attribute needs, or what replaces one that only SVC has."""
             remedy = ""
             if name in ("predict_proba", "predict_log_proba"):
                 remedy = f": {_PROBABILITIES}"
-            if name == "coef_" and not self._takes("linear"):
+            if name == "coef_" and not self._has_kernel("linear"):
                 remedy = ": coef_ is only available when using a linear kernel"
+            elif name.endswith("_") and not name.startswith("_") and "classes_" not in vars(self):
+                remedy = ": call fit first"
             message = f"This {type(self).__name__!r} has no attribute {name!r}{remedy}"
             raise AttributeError(message, name=name, obj=self)
 
