@@ -1,6 +1,6 @@
 """fastmargin: certified margins by perceptrons, dual acceleration and diagonal descent.
 
-Version 3.0.0.  figures/THEOREMS.md of the repository "fastmargin" has the proofs of its own theorems.
+Version 4.0.0.  figures/THEOREMS.md of the repository "fastmargin" has the proofs of its own theorems.
 SPDX-License-Identifier: MIT.  Copyright (c) 2026 The fastmargin authors.  This file is the whole library.  You may copy
 it into any project.
 
@@ -123,7 +123,7 @@ from numba import get_num_threads, njit, prange, threading_layer
 from numba.extending import is_jitted, overload, register_jitable
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-__version__ = "3.0.0"
+__version__ = "4.0.0"
 __all__ = [
     "ALGORITHMS",
     "Gram",
