@@ -2818,7 +2818,7 @@ class _LinearScores(NamedTuple):
 #
 # A `Gram` holds signs, normalisers, a constant feature, a ridge or a cost, and labels.  It is a layer over a store,
 # which holds the values K_ij = <phi(x_i), phi(x_j)> of the points and nothing else.  A store is a matrix, rows, sparse
-# rows, a kernel on demand, or pairs of classes over another `Gram`.
+# rows, a kernel on demand, or pairs of a point and a wrong class over another `Gram`.
 #
 # A loop is written once, for any G, with two operations: `product` and `add_column`.  If the store is a matrix, rows or
 # sparse rows, both operations are compiled, and the compiled loop takes ``G.arrays``, a named tuple of arrays and
@@ -3946,7 +3946,7 @@ def _scale_of(G):
 
 
 def _is_pairs(G):
-    """Return True for a G over pairs of classes."""
+    """Return True for a G over pairs of a point and a wrong class."""
     return isinstance(G.store, _Pairs)
 
 
@@ -5791,8 +5791,8 @@ def separator_margin(
         G has no rows, as if it is a matrix, and no ``support`` is given; w has another shape, is not finite, or is 0;
         its largest absolute value is not from 1e-100 to 1e100, or its bias is more than 1e100 times as large.  With
         ``support``: support holds a point twice, or a number that no point has (an IndexError); G does not know its
-        labels, or has a ridge, pairs of classes, points that were moved, or a kernel that normalize has changed; the
-        points cancel, so that ||w|| is 0 up to rounding.
+        labels, or has a ridge, pairs of a point and a wrong class, points that were moved, or a kernel that normalize
+        has changed; the points cancel, so that ||w|| is 0 up to rounding.
 
     See Also
     --------
@@ -5835,7 +5835,7 @@ def separator_margin(
     if support is not None:
         return _margin_of_weights(G, w, support)
 
-    # 1. Take G apart: its slacks, pairs of classes, and rows.
+    # 1. Take G apart: its slacks, pairs of a point and a wrong class, and rows.
     G = _checked(G)
     soft = _margin_with_slacks(G)
     rows = _points_gram(G)
@@ -9640,8 +9640,9 @@ def steepest_descent(
 # b_i = 1 / length_i and H_ij = G_ij / (s length_i length_j), so that H_ii = 1.  Its gradient is
 # g_i = (m_i - 1) / length_i.
 #
-# With a cost, alpha_i <= s C_i holds as well.  The best multiple is then one at which no weight exceeds its cost, and
-# the relative gap is that of the interval that `certificate` gives with slacks.
+# With a cost, alpha_i <= s C_i holds as well.  The best multiple is then that of the dual objective, at which no weight
+# exceeds its cost.  The relative gap takes the primal objective at the same multiple.  `certificate` looks for the best
+# multiple of the primal, so that its gap is at most as large; at the optimum both are the same.
 #
 # Methods.  An iteration of the loop, `_exact_loop`, runs one method of `_METHODS` on the problem, and the driver
 # certifies what the method leaves:
@@ -9664,7 +9665,7 @@ def steepest_descent(
 # that the value 64 takes 1.07 times as long, as a geometric mean over the problems on which it made a difference; reads
 # and iterations changed by similar factors.  We measured 33 problems of 50 to 5,000 points: pairs of MNIST digits with
 # rbf, linear and polynomial kernels, blobs, and noisy labels; hard and soft margins; dense, by rows, sparse, on demand,
-# and pairs of classes; some with a free intercept.
+# and pairs of a point and a wrong class; some with a free intercept.
 
 # Sizes:
 #   number of unknowns up to which solving the equations at once is faster than steps on one unknown after another;
@@ -9802,7 +9803,7 @@ def _aims(problem, tol):
         eps = max(eps, 1.5 * hidden)
     if problem.cost is not None:
         eps = -1.0  # with a cost there always is a margin
-    if problem.is_soft:  # rho is at least (sum_i 1 / r_i)^(-1/2)
+    if problem.has_every_ridge:  # rho is at least (sum_i 1 / r_i)^(-1/2)
         eps = min(eps, 0.5 / math.sqrt((problem.scale / problem.ridge).sum()))
     return _Aims(gap=_AIM * tol, set_gap=0.5 * _AIM * tol, eps=eps)
 
@@ -9817,7 +9818,7 @@ class _Problem:
     ----------
     G, scale : the Gram and s
     n, diagonal, ridge : the number of points, the G_ii, and the r_i, which are 0 without a ridge
-    has_ridge, is_soft : True if some r_i is not 0; True if no r_i is 0
+    has_ridge, has_every_ridge : True if some r_i is not 0; True if no r_i is 0
     cost : the largest alpha_i, which are s C_i, or None without a cost
     base : G without its ridge and its free intercept
     base_scale : the largest entry of base
@@ -9851,7 +9852,7 @@ class _Problem:
         self.diagonal = G.diagonal()
         self.ridge = G._spread(G.ridge)
         self.has_ridge = bool(self.ridge.any())
-        self.is_soft = bool(self.ridge.all())
+        self.has_every_ridge = bool(self.ridge.all())
         self.cost = G.cost * scale if G._has_cost else None
         self.base = G._alone()
         self.base_scale = float(self.base.diagonal().max())
@@ -9890,22 +9891,22 @@ class _Problem:
             has_few = width <= _FEW and _has_few_coordinates(self.base)
         # Products with wide sparse rows are cheaper than equations.
         has_few = has_few and width < self.n and (is_narrow or not self.is_sparse)
-        self.is_in_coordinates = has_few and (self.is_soft or self.cost is not None)
+        self.is_in_coordinates = has_few and (self.has_every_ridge or self.cost is not None)
         fits = not self.is_on_demand or _is_in_single_range(points)
         self.takes_products = has_enough and fits and not self.is_in_coordinates
         self.descent = None
         by_rows = isinstance(store, _Rows) and store.work <= _WRITTEN_DOWN
-        has_slacks = has_enough or self.cost is not None
+        has_enough_slacks = has_enough or self.cost is not None
         if self.n > _FEW and not (self.is_in_coordinates and is_narrow):
             if not self.is_of_pairs:
-                self.descent = "rows" if by_rows and has_slacks else None
+                self.descent = "rows" if by_rows and has_enough_slacks else None
             else:
                 is_large = self.n > _LARGEST_SET
                 is_cheap = points.n > _FEW_POINTS or store.work <= points.n**2
                 has_entries = store.access != "products" and points.n <= _FEW_POINTS
                 # For three classes with a cost pair steps are faster.
                 has_many_costs = self.cost is not None and self.base.store.n_classes > 3
-                if by_rows and is_cheap and (has_slacks or is_large):
+                if by_rows and is_cheap and (has_enough_slacks or is_large):
                     self.descent = "rows of points"
                 elif has_entries and (has_enough or is_large or has_many_costs):
                     self.descent = "entries"
@@ -9994,10 +9995,10 @@ class _Problem:
             self.end_of_silence = time.monotonic() + _SILENCE
         elif time.monotonic() > self.end_of_silence:
             self.end_of_silence = math.inf
-            is_soft = self.has_ridge or self.cost is not None
+            has_slacks = self.has_ridge or self.cost is not None
             _warn(
-                f"max_margin has run for {_SILENCE:g} s: give {'a smaller C' if is_soft else 'a finite C'} or a larger "
-                "tol for a shorter run, or a callback to see the interval"
+                f"max_margin has run for {_SILENCE:g} s: give {'a smaller C' if has_slacks else 'a finite C'} or a "
+                "larger tol for a shorter run, or a callback to see the interval"
             )
         if self.cost is not None:
             return _gap_with_cost(alpha, m, self.cost, self.free_labels)
@@ -10081,7 +10082,7 @@ class _Problem:
         """Bring alpha and m to the best multiple; return ||p||_G / sqrt(s), or 0 with a cost."""
         if self.cost is None:
             return _rescale(alpha, m)
-        t = _multiple_with_cost(alpha, m, self.cost)
+        t = _dual_multiple(alpha, m, self.cost)
         alpha *= t
         m *= t
         self.snap(alpha)
@@ -10092,8 +10093,8 @@ class _Problem:
         np.copyto(alpha, self.cost, where=alpha >= self.cost * (1.0 - 1e-12))
 
 
-def _multiple_with_cost(alpha, m, cost):
-    """Return the best t at which no t alpha_i exceeds its cost C_i."""
+def _dual_multiple(alpha, m, cost):
+    """Return the t of the largest dual objective at which no t alpha_i exceeds its cost C_i."""
     used = alpha > 0.0
     largest = float((cost[used] / alpha[used]).min())
     total = float(alpha.sum())
@@ -10102,8 +10103,8 @@ def _multiple_with_cost(alpha, m, cost):
 
 
 def _gap_with_cost(alpha, m, cost, y):
-    """Return 1 - lower / upper for the interval of a certificate, at the best multiple of alpha."""
-    t = _multiple_with_cost(alpha, m, cost)
+    """Return 1 - lower / upper at the best multiple of alpha in the dual, which bounds the gap of a certificate."""
+    t = _dual_multiple(alpha, m, cost)
     norm2 = t * t * float(_dot(alpha, m))
     _, pull = _least_hinge_loss(t * m, cost, y)
     primal = 0.5 * norm2 + float(pull @ (1.0 - t * m))
@@ -10376,7 +10377,7 @@ def _pair_steps(H, x, g, moves, lengths, ridge, target, most):
     return step
 
 
-def _solve_by_pairs(H, lengths, ridge, alpha, m, target, most):
+def _solve_by_pair_steps(H, lengths, ridge, alpha, m, target, most):
     """Make at most ``most`` pair steps on a working set, until its gap is ``target``; return (new weights, steps).
 
     H is in single precision.  The other arrays have the points of the working set, are in double precision, and do not
@@ -10986,7 +10987,7 @@ def _by_widths(problem, aims, alpha, m, gap):
     return word
 
 
-def _in_coordinates(problem, tol, result, callback):
+def _search_for_separator(problem, tol, result, callback):
     """Return a result with the coordinates of the separator, which Newton steps find.
 
     Return the given result if this proves no more.  If columns have different units, it may be that no weights in
@@ -11066,8 +11067,8 @@ def _separates(m):
     return bool(m.min() > 1e-100 * m.max())
 
 
-def _takes_coordinates(problem, status):
-    """Return True if `_in_coordinates` can take G; if there probably is no margin, only if its cost is small."""
+def _may_search(problem, status):
+    """Return True if `_search_for_separator` can take G; if there probably is no margin, only if it is cheap."""
     if problem.cost is not None or not _has_few_coordinates(problem.base):
         return False
     n = problem.n
@@ -11658,7 +11659,7 @@ def _by_descent(problem, aims, alpha, m, gap):
         rate = (min(odds) / min(odds[:half])) ** (1.0 / half)
         if min(odds) * rate ** (_ITERATIONS_LEFT * _TURNS) <= aims.gap:
             return "again"
-    if not problem.is_soft and problem.cost is None:
+    if not problem.has_every_ridge and problem.cost is None:
         # On the way the support may be all points, which is too large for the methods that follow.
         alpha[:] = start
     return "next"
@@ -11717,7 +11718,7 @@ def _first_working_set(problem, alpha, m, H, largest):
     return _with_violators(problem, points, 0, H, m, 2, math.inf, largest)
 
 
-def _by_pairs(problem, aims, alpha, m, gap):
+def _by_pair_steps(problem, aims, alpha, m, gap):
     """Make pair steps on a working set that takes in violators until none is left.
 
     If the support is too large for the set, the weights outside the set do not change.
@@ -11739,7 +11740,7 @@ def _by_pairs(problem, aims, alpha, m, gap):
         aim = max(aims.set_gap, _LEFT * gap)
         ridge = problem.ridge[points] / problem.scale
         given = (problem.lengths[points], ridge, alpha[points], m[points])
-        weights, steps = _solve_by_pairs(H, *given, aim, most)
+        weights, steps = _solve_by_pair_steps(H, *given, aim, most)
         if not 0.0 < weights.sum() < math.inf:
             return "next"
         problem.change(alpha, m, points, weights)
@@ -11895,12 +11896,12 @@ def _starts_on_faces(problem, support):
     iteration.
     """
     costs_more = problem.G._values.access != "stored" or problem.free_labels is not None
-    is_first = not problem.is_soft and costs_more and support <= _FEW
+    is_first = not problem.has_every_ridge and costs_more and support <= _FEW
     is_small = problem.n <= _FEW and not problem.is_in_coordinates
     return problem.cost is None and (is_small or is_first)
 
 
-def _takes_pairs(problem, support):
+def _takes_pair_steps(problem, support):
     """Return True for many points without a cost, unless Newton steps are cheaper.
 
     Newton steps are cheaper in coordinates, and if the support is too large for a working set.
@@ -11923,19 +11924,19 @@ _METHODS = (
     _Method("Newton steps", lambda problem, _: problem.is_in_coordinates, _by_newton_steps),
     _Method("clipped pairs", _takes_clipped_pairs, _by_clipped_pairs),
     _Method("small faces", _starts_on_faces, lambda *given: _by_faces(*given, _FEW)),
-    _Method("pair steps", _takes_pairs, _by_pairs),
+    _Method("pair steps", _takes_pair_steps, _by_pair_steps),
     _Method("low rank", lambda problem, _: problem.takes_products, _by_low_rank),
     _Method("large faces", _takes_large_faces, lambda *given: _by_faces(*given, _LARGEST_FACE)),
     _Method("clipped faces", lambda problem, _: problem.cost is not None, _by_clipped_faces),
 )
 
 
-def _next_place(problem, alpha, place):
-    """Return the index of the first method, from ``place`` on, that takes the problem, or the length of the list."""
+def _next_method(problem, alpha, method):
+    """Return the index of the first method, from ``method`` on, that takes the problem, or the length of the list."""
     support = np.count_nonzero(alpha)
-    while place < len(_METHODS) and not _METHODS[place].takes(problem, support):
-        place += 1
-    return place
+    while method < len(_METHODS) and not _METHODS[method].takes(problem, support):
+        method += 1
+    return method
 
 
 def _are_zero(G, points):
@@ -11960,18 +11961,19 @@ def _proof_of_no_margin(problem, eps, p):
     return bound if eps > least else 0.0
 
 
-def _exact_loop(G, k, until, alpha, m, place, reads, problem, aims):
+def _exact_loop(G, k, until, alpha, m, method, reads, problem, aims):
     """Run one method of the list in every iteration; this is the loop that `max_margin` gives to the driver.
 
-    ``place`` and ``reads`` are arrays of one entry: the index of the method of the next iteration, and the `reads` of
+    ``method`` and ``reads`` are arrays of one entry: the index of the method of the next iteration, and the `reads` of
     the problem, which the driver keeps in the state.
     """
-    if place[0] < len(_METHODS) and not _METHODS[place[0]].takes(problem, 0):
+    # A method that takes G takes it with a support of 0, because only large supports are refused.
+    if method[0] < len(_METHODS) and not _METHODS[method[0]].takes(problem, 0):
         raise ValueError(
-            f"start must be a Result for the same G; its run ended in {_METHODS[place[0]].name}, which this G does not "
-            "take: to begin a new run from its weights, give start=result.alpha"
+            f"start must be a Result for the same G; its run ended in {_METHODS[method[0]].name}, which this G does "
+            "not take: to begin a new run from its weights, give start=result.alpha"
         )
-    while k < until and place[0] < len(_METHODS):
+    while k < until and method[0] < len(_METHODS):
         if aims.are_met_by_witness(problem, alpha, m):
             break
         k += 1
@@ -11981,7 +11983,7 @@ def _exact_loop(G, k, until, alpha, m, place, reads, problem, aims):
         problem.begin(alpha, m)
         norm = problem.rescale(alpha, m)
         # 2. Run the method, and take a fresh product, with which the driver certifies.
-        word = _METHODS[place[0]].run(problem, aims.after(gap), alpha, m, gap)
+        word = _METHODS[method[0]].run(problem, aims.after(gap), alpha, m, gap)
         if problem.cost is not None:
             _polish(problem, alpha, m)
         if not all(alpha[side].any() for side in problem.sides):  # by rounding
@@ -11995,7 +11997,7 @@ def _exact_loop(G, k, until, alpha, m, place, reads, problem, aims):
             or 0.0 < 1.0 - gap < _GAINED * (1.0 - new_gap)
         )
         if word == "next" or not has_gained or np.array_equal(alpha, start):
-            place[0] = _next_place(problem, alpha, place[0] + 1)
+            method[0] = _next_method(problem, alpha, method[0] + 1)
     return k
 
 
@@ -12071,8 +12073,8 @@ def max_margin(
     Without a ridge, a support of more than 15,000 points is left to pair steps, on sets of 6,000 to 20,000 points.
     After 20 s a UserWarning says how to shorten the run.
 
-    *With a ridge* the interval has the best slacks of alpha, as `certificate` says, so that (1), (2) and (5) need half
-    the digits.
+    *With a ridge* the interval has the best slacks of alpha, as `certificate` says, so that descent, Newton steps and
+    the low rank need half the digits.
 
     *With a cost* alpha has the scale of a support vector machine, 0 <= alpha_i <= C_i: up to tol, y_i alpha_i and
     ``bias`` are the ``dual_coef_`` and ``intercept_`` of `sklearn.svm.SVC`.  The iterates that keep_iterates keeps have
@@ -12089,19 +12091,20 @@ def max_margin(
 
     *Memory beyond G.*  The matrix of a working set in single precision has at most 20,000 points and takes 1.6 GB.  Two
     matrices of the support in double precision, which replace it, have at most 8,000 points and take 1 GB.  Columns of
-    a G evaluated on demand take 0.25 GB.  For a kernel evaluated on demand (5) keeps the matrix of the points that have
-    slacks in single precision, 1.6 GB for 20,000 points; for more points it evaluates the kernel in every product.  The
-    features of (5), and the rows that (2) writes out of sparse points and of pairs, take up to 0.5 GB.
+    a G evaluated on demand take 0.25 GB.  For a kernel evaluated on demand the low rank keeps the matrix of the points
+    that have slacks in single precision, 1.6 GB for 20,000 points; for more points it evaluates the kernel in every
+    product.  The features of the low rank, and the rows that Newton steps write out of sparse points and of pairs, take
+    up to 0.5 GB.
 
     References
     ----------
     The second-order choice of pairs: R.-E. Fan, P.-H. Chen, C.-J. Lin, JMLR 6, 2005; steps on a face with a ratio test:
     P. Wolfe, Mathematical Programming 11, 1976; the factor of these steps: P. Gill, G. Golub, W. Murray, M. Saunders,
-    Mathematics of Computation 28, 1974; (2) and (5): O. Mangasarian, Optimization Methods and Software 17, 2002;
-    O. Chapelle, Neural Computation 19, 2007; the low rank: C. Williams, M. Seeger, NIPS 2000; the low rank as a
-    preconditioner: A. Rudi, L. Carratino, L. Rosasco, NIPS 2017; (1): C.-J. Hsieh, K.-W. Chang, C.-J. Lin, S. Keerthi,
-    S. Sundararajan, ICML 2008; (1) over pairs: S. Keerthi, S. Sundararajan, K.-W. Chang, C.-J. Hsieh, C.-J. Lin,
-    KDD 2008.
+    Mathematics of Computation 28, 1974; Newton steps, also those of the low rank: O. Mangasarian, Optimization Methods
+    and Software 17, 2002; O. Chapelle, Neural Computation 19, 2007; the features of low rank: C. Williams, M. Seeger,
+    NIPS 2000; such features as a preconditioner: A. Rudi, L. Carratino, L. Rosasco, NIPS 2017; descent: C.-J. Hsieh,
+    K.-W. Chang, C.-J. Lin, S. Keerthi, S. Sundararajan, ICML 2008; descent over pairs: S. Keerthi, S. Sundararajan,
+    K.-W. Chang, C.-J. Hsieh, C.-J. Lin, KDD 2008.
 
     Examples
     --------
@@ -12138,7 +12141,7 @@ def max_margin(
     callback = options.get("callback")
 
     def in_scale(result):
-        t = _multiple_with_cost(alpha, m, problem.cost) / problem.scale
+        t = _dual_multiple(alpha, m, problem.cost) / problem.scale
         return result._replace(alpha=result.alpha * t, bias=result.bias * t)
 
     if problem.cost is not None and callable(callback):
@@ -12148,7 +12151,7 @@ def max_margin(
     result = drive(
         G,
         _exact_loop,
-        (alpha, m, np.array([_next_place(problem, alpha, 0)]), problem.reads),
+        (alpha, m, np.array([_next_method(problem, alpha, 0)]), problem.reads),
         lambda alpha, *_: (alpha, alpha),
         (problem, aims),
         max_iter=max_iter,
@@ -12162,8 +12165,8 @@ def max_margin(
         **options,
     )
     # 5. If the weights have too few digits, search for the coordinates of the separator.
-    if result.status in ("rounding", "infeasible") and _takes_coordinates(problem, result.status):
-        return _in_coordinates(problem, tol, result, callback)
+    if result.status in ("rounding", "infeasible") and _may_search(problem, result.status):
+        return _search_for_separator(problem, tol, result, callback)
     return result if problem.cost is None else in_scale(result)
 
 

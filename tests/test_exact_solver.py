@@ -648,7 +648,7 @@ def test_both_inner_solvers_close_the_gap_of_a_working_set(seed):
     n = 7 if seed < 6 else 150
     H, lengths, alpha, m, Z = working_set(n, 20, seed)
     given = [array.copy() for array in (H, lengths, alpha, m)]
-    by_pairs, steps = fm._solve_by_pairs(
+    by_pairs, steps = fm._solve_by_pair_steps(
         H.astype(np.float32), lengths, np.zeros(n), alpha, m, 1e-4, 1000 * n
     )
     nothing = (np.empty((0, 0)), np.empty(0, np.int64))
@@ -683,7 +683,7 @@ def test_an_inner_solver_tells_a_witness():
 def test_weights_beyond_single_precision_are_given_back():
     H, lengths, alpha, m, _ = working_set(20, 5, 0)
     alpha *= 1e300
-    weights, steps = fm._solve_by_pairs(
+    weights, steps = fm._solve_by_pair_steps(
         H.astype(np.float32), lengths, np.zeros(20), alpha, m, 1e-4, 100
     )
     assert np.array_equal(weights, alpha) and steps == 100
