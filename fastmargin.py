@@ -9657,6 +9657,9 @@ def steepest_descent(
 #     large faces    Newton steps on faces of a larger support
 #     clipped faces  with a cost: Newton steps on faces of few points, with a new factor each time
 #
+# With a cost, `_polish` follows every method: a Newton step on the face of the points between 0 and their cost, if they
+# are few.
+#
 # A method returns "next" if it knows that another run of it cannot help, and otherwise "again".  The method runs again
 # if it returned "again" and the iteration has gained.  Otherwise the next method of the list runs that takes the
 # problem.  The run ends at the end of the list.
@@ -9699,9 +9702,10 @@ _LEAST_RIDGE = 1e-8
 _AIM = 0.8
 #   share of eps at which a witness is taken, so that ||p||_G^2 and the error (eps / 1.5)^2 of rounding stay below eps^2
 _WITNESS = 0.63
-#   ||p||_G / sqrt(s) that proves infeasibility, if squares are sums over coordinates
+#   ||p||_G / sqrt(s) that ends a run as "infeasible", if squares are sums over coordinates
 _EPS_OF_ROWS = 1e-9
-#   ||p||_G / sqrt(s) that proves infeasibility, if squares are computed from entries: 2 sqrt(2^-52)
+#   ||p||_G / sqrt(s) that ends a run, if squares are computed from entries: 2 sqrt(2^-52).  Over pairs of rows, more
+#   precise products prove it, and the run ends as "infeasible"; the entries of a matrix have too few digits for that
 _EPS_OF_ENTRIES = 3e-8
 #   share of the gap, or of the worst violation, that steps on a set leave.  Less takes more steps and fewer products;
 #   0.03 x1.00, 0.3 x1.1
@@ -9771,8 +9775,8 @@ class _Aims(NamedTuple):
 
     gap : the `_relative_gap` of all points
     set_gap : the `_relative_gap` of a working set; points with smaller violations do not join the set
-    eps : the ||p||_G / sqrt(s), over `_Problem.reach` of p, at which the driver takes p as a proof that there is no
-    margin
+    eps : the ||p||_G / sqrt(s), over `_Problem.reach` of p, at which the run ends; the driver then takes p as a proof
+    that there is no margin, unless rounding is too large, see `_proof_of_no_margin`
     """
 
     gap: float
@@ -9834,8 +9838,8 @@ class _Problem:
     sides : index arrays of points, each of which has the same share of the weight: all points, or the two classes
     lengths : the length_i of the G that is read; with a cost y, so that `place` fills in y_i y_j G_ij / s
     relative_lengths : the lengths that rounding errors of G are relative to, see `Rounding`
-    reads : array of one entry, the number of entries of G that have been read; a product counts as n^2, even if it
-        reads half of a matrix
+    reads : array of one entry, an estimate of the number of entries of G that have been read; a product counts as n^2,
+        even if it reads half of a matrix, and a step on one weight as n
     matrix : the entries of base if they are stored, or if base has rows with more columns than rows; else None
     adder : what `_adder` returns, which keeps columns, or None
     last : the last product (v, v'Gv, G v), or None
@@ -11518,6 +11522,8 @@ def _class_table(v, labels):
 def _by_rows(problem, v):
     """Return the function ``run(active, v)`` that makes steps on one weight after another, in random order.
 
+    It returns the number of its passes over the active points.
+
     With a free intercept this is the method of multipliers: the steps penalise y'v, and after each pass the bias takes
     over the derivative of this penalty.  The bias begins with the best one for v.
     """
@@ -11542,6 +11548,7 @@ def _by_rows(problem, v):
             order = rng.permutation(points)
             _pass_over_rows(rows, order, problem.ridge, cost, diagonal, v, w, y, bias, penalty)
             bias[0] += bias[1]
+        return _PASSES
 
     return run
 
@@ -11579,6 +11586,7 @@ def _by_rows_of_points(problem, v):
             given = rows, base.labels, order, halves, inverses, cost, table, W
             _pass_over_rows_of_points(*given)
         v[:] = table[pairs]
+        return _PASSES
 
     return run
 
@@ -11586,7 +11594,7 @@ def _by_rows_of_points(problem, v):
 def _by_entries(problem, v):
     """Return a function as `_by_rows_of_points` does, whose steps read the entries of K among the active points.
 
-    These entries are stored, so that it makes twice as many passes.
+    These entries are stored, so that it makes at least twice as many passes.
     """
     base = problem.base.store
     pairs = (base.point, base.wrong)
@@ -11619,6 +11627,7 @@ def _by_entries(problem, v):
             _pass_over_points(*given)
         table[held] = inside
         v[:] = table[pairs]
+        return passes
 
     return run
 
@@ -11635,10 +11644,10 @@ def _by_descent(problem, aims, alpha, m, gap):
     for _ in range(_TURNS):
         # 1. Steps
         active = (v > 0.0) | (m < 1.0)
-        run(active, v)
+        passes = run(active, v)
         if not 0.0 < v.sum() < math.inf:
             return "next"
-        problem.reads[0] += _PASSES * problem.n * np.count_nonzero(active)
+        problem.reads[0] += passes * problem.n * np.count_nonzero(active)
         # 2. Compute the margins, with half of the weight in each class and with the best bias if the intercept is free.
         alpha[:] = v * problem.scale
         if problem.free_labels is not None and all(alpha[side].any() for side in problem.sides):
@@ -12034,6 +12043,8 @@ def max_margin(
     - *Large faces*, without a cost: Newton steps on faces of at most 6,000 points.
     - *Clipped faces*, with a cost: Newton steps on at most 256 weights between 0 and their cost.
 
+    With a cost, every iteration ends with one such Newton step, if at most 256 weights are between 0 and their cost.
+
     Parameters
     ----------
     G : array, shape (n, n), or Gram
@@ -12058,8 +12069,8 @@ def max_margin(
     *How a run ends.*  Let s = max_i G_ii, where G is without its ridge.
 
     - "certified": upper - lower <= tol * upper.
-    - "infeasible": p proves that there is no margin above 1e-9 sum_i p_i sqrt(G_ii).  Only features allow this proof,
-      except for points that are 0.
+    - "infeasible": p proves that there is no margin above 1e-9 sum_i p_i sqrt(G_ii); over pairs 3e-8 takes the place of
+      1e-9.  Only `features`, and `pair_gram` over them, allow this proof, except for points that are 0.
     - "rounding": neither can be proved.  With features a tol below about 1e-16 s / rho^2 is out of reach.  With a
       matrix or a kernel on demand a tol below 1e-15 s / rho^2 is.  The entries of these are rounded, which may hide
       margins below 2e-8 sum_i p_i sqrt(G_ii): the same points may have a small margin with features.
@@ -12083,7 +12094,8 @@ def max_margin(
     *Weights as start.*  If ``start`` is an array of n weights of at least 0, a new run begins with these weights.  They
     may be the alpha of the same points at another ridge.
 
-    *Trace.*  ``products`` is the number of entries of G that were read, divided by n^2.
+    *Trace.*  ``products`` is an estimate: the number of entries of G that were read, divided by n^2.  A step on one
+    weight counts as a column of G, although it may read only the row of a point.
 
     *Free intercept.* Every iteration reads G from an origin on the last plane, and penalises the bias from there.  With
     a ridge, an iteration that is solved exactly divides what is left of y'p by 21 or more, once the support and the
