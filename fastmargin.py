@@ -9836,11 +9836,11 @@ class _Problem:
     shift : h, or None for 0, as before `begin` and after `finish`
     origin, penalty : the v of the origin Z'v, and the k, that `begin` chose; None and 0.0 before
     sides : index arrays of points, each of which has the same share of the weight: all points, or the two classes
-    lengths : the length_i of the G that is read; with a cost y, so that `place` fills in y_i y_j G_ij / s
+    lengths : the length_i of the G that is read
     relative_lengths : the lengths that rounding errors of G are relative to, see `Rounding`
     reads : array of one entry, an estimate of the number of entries of G that have been read; a product counts as n^2,
         even if it reads half of a matrix, and a step on one weight as n
-    matrix : the entries of base if they are stored, or if base has rows with more columns than rows; else None
+    matrix : the entries of base if it has at most 4,000 rows, and more columns than rows; else None
     adder : what `_adder` returns, which keeps columns, or None
     last : the last product (v, v'Gv, G v), or None
     kept : what `_at_hand` returned last, or (None, None)
@@ -9917,10 +9917,8 @@ class _Problem:
 
     @functools.cached_property
     def matrix(self):
-        """The entries of base if they are stored, or if base has at most 4,000 rows and more columns than rows."""
+        """The entries of base if it has at most 4,000 rows, and more columns than rows; else None."""
         base = self.base
-        if isinstance(base.store, _Matrix):
-            return base.store.matrix
         n = self.n
         if not isinstance(base.store, _Rows) or n > min(base._width, _FEW_POINTS):
             return None
@@ -10008,14 +10006,14 @@ class _Problem:
             return _gap_with_cost(alpha, m, self.cost, self.free_labels)
         return _relative_gap(alpha, m, self.ridge / self.scale)
 
-    def place(self, points, start, H):
-        """Fill in the entries of H among the points, from row and column ``start`` on."""
+    def place(self, points, start, H, divisors):
+        """Set H_ab <- G_ij / (s divisors_i divisors_j) among the points, from row and column ``start`` on."""
         h = np.zeros(points.size)
         y = h
         if self.shift is not None:
             h = self.shift[points]
             y = self.free_labels[points]
-        factors = 1.0 / (self.lengths[points] * math.sqrt(self.scale))
+        factors = 1.0 / (divisors[points] * math.sqrt(self.scale))
         step = max(1, _AT_ONCE // points.size)
         for first in range(start, points.size, step):
             stop = min(first + step, points.size)
@@ -10398,19 +10396,27 @@ def _solve_by_pair_steps(H, lengths, ridge, alpha, m, target, most):
     return np.where(x > 0.0, np.maximum(alpha + moves / lengths, 0.0), 0.0), steps
 
 
-# With a cost, 0 <= alpha_i <= s C_i, and y'alpha = 0 if the intercept is free.  Let x_i = y_i alpha_i.  A step raises
-# x_i and lowers x_j by the same amount, as far as their bounds allow, so that the sum of x stays as it is.  v = y - y m
-# is minus the gradient.  Until the minimum is reached, the largest v_i whose x_i may rise exceeds the least v_j whose
-# x_j may fall; the bias lies between these two.  Without a free intercept all y_i are 1, and one more x, which has no
-# row and no bounds, balances the sum of the others.
+# Clipped pairs
+#
+# With a cost, 0 <= alpha_i <= s C_i, and y'alpha = 0 if the intercept is free.  In this part the symbols are:
+#
+#     x_i         y_i alpha_i
+#     low, high   the bounds of x: 0 and s C_i if y_i = 1, -s C_i and 0 if y_i = -1
+#     H_ij        y_i y_j G_ij / s
+#     v_i         y_i (1 - m_i), which is minus the gradient
+#
+# A step raises x_i and lowers x_j by the same amount, as far as their bounds allow, so that the sum of x stays as it
+# is.  Until the minimum is reached, the largest v_i whose x_i may rise exceeds the least v_j whose x_j may fall; the
+# bias lies between these two, and their difference is the violation of this pair.  Without a free intercept all y_i are
+# 1, and one more x, which has no row and no bounds, balances the sum of the others.
 
 # The size of a mask, which is added to v.  Compiled code might take the product of a mask and a large number for 0.
 _FAR = np.float32(1e30)
 
 
 @njit(cache=_CACHE, fastmath=_FINITE)
-def _clipped_steps(H, x, v, low, high, target, most):
-    """Make at most ``most`` steps on pairs within bounds, until no pair violates by more than ``target``.
+def _clipped_steps(H, x, v, low, high, most_violation, most):
+    """Make at most ``most`` steps on pairs within bounds, until no pair violates by more than ``most_violation``.
 
     Return (number of steps, worst violation).
 
@@ -10446,7 +10452,7 @@ def _clipped_steps(H, x, v, low, high, target, most):
             scores[k] = max(v[k] + rises[k] - floor, zero)
         i = _argmax(scores, n)
         worst = scores[i]
-        if step == most or not worst > target:
+        if step == most or not worst > most_violation:
             break
         # 2. Find the j with which i gains most.
         row_i = H[i]
@@ -10484,8 +10490,8 @@ def _may_move(x, v, low, high):
     return ((x < high) & (v >= floor)) | ((x > low) & (v <= top))
 
 
-def _solve_by_clipped_pairs(H, x, v, low, high, target, most):
-    """Return x after about ``most`` steps on pairs, or fewer if none violates by more than ``target`` before.
+def _solve_by_clipped_pairs(H, x, v, low, high, most_violation, most):
+    """Return x after about ``most`` steps on pairs, or fewer if none violates by more than ``most_violation`` before.
 
     The steps are over fewer and fewer points.
     """
@@ -10496,10 +10502,12 @@ def _solve_by_clipped_pairs(H, x, v, low, high, target, most):
     inside = (x.copy(), v, low, high)
     total = 0
     while True:
-        steps, worst = _clipped_steps(H, *inside, np.float32(target), max(1000, points.size))
+        steps, worst = _clipped_steps(
+            H, *inside, np.float32(most_violation), max(1000, points.size)
+        )
         total += steps
         x[points] = inside[0]
-        if worst <= target or steps == 0 or total > most:
+        if worst <= most_violation or steps == 0 or total > most:
             return x
         stays = _may_move(*inside)
         if np.count_nonzero(stays) < _SHRINKS * points.size:
@@ -10525,22 +10533,31 @@ def _worst_pairs(x, v, low, high, most):
     return np.sort(points[np.argpartition(-violations[points], most)[:most]])
 
 
+def _box(problem, alpha, m, points=slice(None)):
+    """Return (signs, x, v, low, high) of some points; the signs are y, or 1 without a free intercept."""
+    signs = np.ones(problem.n) if problem.free_labels is None else problem.free_labels
+    signs = signs[points]
+    ends = signs * problem.cost[points]
+    x = signs * alpha[points]
+    v = signs * (1.0 - m[points])
+    return signs, x, v, np.minimum(ends, 0.0), np.maximum(ends, 0.0)
+
+
 def _by_clipped_pairs(problem, aims, alpha, m, gap):
     """Make clipped pair steps on points that may move, until none violates; the first set is spread over all points."""
     n = problem.n
-    is_free = problem.free_labels is not None
-    signs = problem.free_labels if is_free else np.ones(n)
-    problem.lengths = signs  # then `place` writes y_i y_j G_ij / s
-    end = 0.0 if is_free else math.inf  # the bound of the last x, which has no row
-    low = np.append(np.minimum(signs * problem.cost, 0.0), -end)
-    high = np.append(np.maximum(signs * problem.cost, 0.0), end)
-    x = np.append(signs * alpha, 0.0)
-    v = np.append(signs * (1.0 - m), 0.0)
+    signs, x, v, low, high = _box(problem, alpha, m)
+    # The last x has no row; without a free intercept it has no bounds either.
+    end = math.inf if problem.free_labels is None else 0.0
+    x = np.append(x, 0.0)
+    v = np.append(v, 0.0)
+    low = np.append(low, -end)
+    high = np.append(high, end)
     room = min(n, _CLIPPED_SET)
     H = np.zeros((room + 1, room + 17), np.float32)
     placed = np.empty(0, np.int64)
     points = np.append(np.arange(room) * n // room, n)
-    target = min(0.1, 100.0 * aims.gap)
+    most_violation = min(0.1, 100.0 * aims.gap)
     most = _CLIPPED_STEPS * n  # then margins are computed again: single precision loses digits
     best = _odds(gap)
     patience = _PATIENT_STEPS
@@ -10548,14 +10565,14 @@ def _by_clipped_pairs(problem, aims, alpha, m, gap):
         # 1. Make steps on these points, and compute all margins.
         if not np.isin(points, placed).all():
             rows = points[points < n]
-            problem.place(rows, 0, H)
+            problem.place(rows, 0, H, signs)
             H[rows.size] = 0.0
             H[:, rows.size] = 0.0
             placed = np.append(rows, n)
         places = np.searchsorted(placed, points)
         Q = H if places.size == len(H) else H[np.ix_(places, places)]
         given = (x[points], v[points], low[points], high[points])
-        x[points] = _solve_by_clipped_pairs(Q, *given, target, most)
+        x[points] = _solve_by_clipped_pairs(Q, *given, most_violation, most)
         problem.change(alpha, m, np.arange(n), np.abs(x[:n]))
         # 2. Decide whether to go on.
         gap = problem.gap(alpha, m)
@@ -10567,10 +10584,10 @@ def _by_clipped_pairs(problem, aims, alpha, m, gap):
             patience = _PATIENT_STEPS
         if patience == 0:
             return "next"
-        # 3. Choose the next target and the next points.
+        # 3. Choose the violation to stop at, and the next points.
         v[:n] = signs * (1.0 - m)
-        if np.subtract(*_ends_of_pairs(x, v, low, high)) <= 2.0 * target:
-            target *= max(min(0.5 * aims.gap / gap, 0.5), 0.05)
+        if np.subtract(*_ends_of_pairs(x, v, low, high)) <= 2.0 * most_violation:
+            most_violation *= max(min(0.5 * aims.gap / gap, 0.5), 0.05)
         if 2 * np.count_nonzero((low < x) & (x < high)) > room and room < min(n, _LARGEST_SET):
             room = min(n, 2 * room, _LARGEST_SET)
             H = np.zeros((room + 1, room + 17), np.float32)
@@ -10653,7 +10670,10 @@ def _solve_on_faces(H, lengths, ridge, alpha, m, L, P, most, tol, eps):
     return x / lengths, L, P[: max(k, 0)], changes, k < 0
 
 
-# With a cost, the weight of a point is 0, its cost, or in between; then the point is on the face.  Pair steps run
+# Clipped faces
+#
+# With a cost, the weight of a point is 0, its cost, or in between; then the point is on the face.  The symbols are
+# those of the part "Clipped pairs", and Q has the H_ij of the points on the face in double precision.  Pair steps run
 # first, and find most of the face.  So faces of few points change only a few times, and each time their equations are
 # solved from scratch.
 
@@ -10702,13 +10722,11 @@ def _minimize_on_face(problem, alpha, m, points):
     is_free = problem.free_labels is not None
     if points.size <= is_free:
         return True
-    signs = problem.free_labels[points] if is_free else np.ones(points.size)
+    signs, x, v, low, high = _box(problem, alpha, m, points)
     Q = problem.G.block(points, points) / problem.scale
     Q *= signs[:, None] * signs
-    ends = np.sort([np.zeros(points.size), signs * problem.cost[points]], axis=0)
-    given = (Q, signs * (1.0 - m[points]), signs * alpha[points], *ends)
     excess = float(problem.free_labels @ alpha) if is_free else None
-    x, is_reached = _step_on_face(*given, excess)
+    x, is_reached = _step_on_face(Q, v, x, low, high, excess)
     problem.change(alpha, m, points, np.abs(x))
     return is_reached
 
@@ -10723,7 +10741,6 @@ def _polish(problem, alpha, m):
 def _by_clipped_faces(problem, aims, alpha, m, gap):
     """Make Newton steps on faces of few points; at the minimum on a face the worst violator enters it."""
     is_free = problem.free_labels is not None
-    signs = problem.free_labels if is_free else np.ones(problem.n)
     is_inside = (alpha > 0.0) & (alpha < problem.cost)
     for _ in range(_STEPS_PER_POINT * _FEW):
         # 1. A step on the face
@@ -10739,11 +10756,9 @@ def _by_clipped_faces(problem, aims, alpha, m, gap):
         gap = problem.gap(alpha, m)
         if gap <= aims.gap:
             return "again"
-        v = signs * (1.0 - m)
-        # x_i = y_i alpha_i rises with alpha_i if y_i = 1, and falls as alpha_i rises if y_i = -1.
-        rooms = [alpha < problem.cost, alpha > 0.0]
-        rises = np.where(~is_inside & np.where(signs > 0.0, *rooms), v, -np.inf)
-        falls = np.where(~is_inside & np.where(signs < 0.0, *rooms), v, np.inf)
+        _, x, v, low, high = _box(problem, alpha, m)
+        rises = np.where(~is_inside & (x < high), v, -np.inf)
+        falls = np.where(~is_inside & (x > low), v, np.inf)
         i = int(np.argmax(rises))
         j = int(np.argmin(falls))
         bias = 0.0
@@ -11685,9 +11700,8 @@ def _violations(alpha, m, lengths):
     return np.where(alpha > 0.0, np.maximum(-g, np.minimum(g, alpha * lengths)), -g)
 
 
-def _with_violators(problem, points, placed, H, m, divisor, below, largest):
-    """Add the points of smallest m_i < below to points and H, and return both; H has the first ``placed`` points
-    already.
+def _with_least_margins(points, m, divisor, below, largest):
+    """Return the points of a set and those of least m_i < below that join it.
 
     At most 1 / divisor of the set joins at a time, or `_FEWEST_VIOLATORS` if that is more.  The set has at most
     ``largest`` points.
@@ -11697,12 +11711,19 @@ def _with_violators(problem, points, placed, H, m, divisor, below, largest):
     outside[points] = np.inf
     found = np.flatnonzero(outside < below)
     found = np.sort(found[np.argsort(m[found])[:most]])
-    points = np.append(points, found)
+    return np.append(points, found)
+
+
+def _matrix_among(problem, points, placed, H, largest):
+    """Return H among these points; the given H is that among the first ``placed`` of them.
+
+    If H has too few rows, it gets room for more points, up to ``largest``.
+    """
     if points.size > len(H):
         room = max(points.size, min(3 * points.size // 2 + 64, largest))
         H = _widened(H[:placed, :placed], room)
-    problem.place(points, placed, H)
-    return points, H
+    problem.place(points, placed, H, problem.lengths)
+    return H
 
 
 def _first_working_set(problem, alpha, m, H, largest):
@@ -11715,7 +11736,7 @@ def _first_working_set(problem, alpha, m, H, largest):
     """
     if problem.n <= _FEW:
         every = np.arange(problem.n)
-        return _with_violators(problem, every, 0, H, m, 1, -math.inf, problem.n)
+        return every, _matrix_among(problem, every, 0, H, problem.n)
     support = np.flatnonzero(alpha)
     points = support
     if support.size <= len(problem.sides):  # nothing is known yet
@@ -11724,7 +11745,8 @@ def _first_working_set(problem, alpha, m, H, largest):
         violations = _violations(alpha, m, problem.lengths)
         most = min(_LARGEST_FACE, largest, problem.n)
         points = np.sort(np.argpartition(violations, -most)[-most:])
-    return _with_violators(problem, points, 0, H, m, 2, math.inf, largest)
+    points = _with_least_margins(points, m, 2, math.inf, largest)
+    return points, _matrix_among(problem, points, 0, H, largest)
 
 
 def _by_pair_steps(problem, aims, alpha, m, gap):
@@ -11769,9 +11791,8 @@ def _by_pair_steps(problem, aims, alpha, m, gap):
             slow_turns += (is_complete or steps >= most) and gap > _CLOSER * best
             if slow_turns == 2:
                 return "next"
-            points, H = _with_violators(
-                problem, points, size, H, m, 4, 1.0 - aims.set_gap, _LARGEST_SET
-            )
+            points = _with_least_margins(points, m, 4, 1.0 - aims.set_gap, _LARGEST_SET)
+            H = _matrix_among(problem, points, size, H, _LARGEST_SET)
             is_complete = points.size == size
         best = min(best, gap)
 
@@ -11825,7 +11846,8 @@ def _by_faces(problem, aims, alpha, m, gap, largest):
         if size >= largest_set or P.size > largest:
             return "next"
         # 4. The worst violators join.
-        points, H = _with_violators(problem, points, size, H, m, 4, 1.0 - aims.set_gap, largest_set)
+        points = _with_least_margins(points, m, 4, 1.0 - aims.set_gap, largest_set)
+        H = _matrix_among(problem, points, size, H, largest_set)
         if points.size == size:
             _refine(problem, alpha, m, points[P], L)
             return "again"
@@ -11962,10 +11984,11 @@ def _proof_of_no_margin(problem, eps, p):
     if support.size <= len(problem.sides) and is_hard and _are_zero(problem.base, support):
         return math.inf
     bound = eps * problem.reach(p) * math.sqrt(problem.scale)
-    v, norm2, _ = problem.last
+    v = _unit_range(p)
+    norm2, _ = problem.product(v)
     if norm2 > (1.001 * bound * v.sum()) ** 2:
-        return 0.0  # the last product shows that p is no witness
-    rounding = problem.G._measured(_unit_range(p), precise=True)[2]
+        return 0.0
+    rounding = problem.G._measured(v, precise=True)[2]
     least = 2.0 * (math.sqrt(rounding.square) + rounding.length)
     return bound if eps > least else 0.0
 
@@ -12092,7 +12115,8 @@ def max_margin(
     the sum 1.  With a cost there always is a margin, so that no run ends as "infeasible".
 
     *Weights as start.*  If ``start`` is an array of n weights of at least 0, a new run begins with these weights.  They
-    may be the alpha of the same points at another ridge.
+    may be the alpha of the same points at another ridge or cost.  If a point without slacks is 0, the run begins with
+    this point instead, because it proves that there is no margin.
 
     *Trace.*  ``products`` is an estimate: the number of entries of G that were read, divided by n^2.  A step on one
     weight counts as a column of G, although it may read only the row of a point.
@@ -12141,8 +12165,8 @@ def max_margin(
     m = np.zeros(problem.n)
     if weights is not None:
         alpha = _weights(_amounts(weights, "start", problem.n))
-        if problem.free_labels is None and not problem.lengths.all():
-            # A row that is 0 relative to the largest is a witness by itself: begin there.
+        if problem.free_labels is None and problem.cost is None and not problem.lengths.all():
+            # A row that is 0 relative to the largest is a witness by itself, unless it has slacks: begin there.
             alpha[:] = 0.0
     for side in problem.sides:
         if not alpha[side].any():
