@@ -12115,8 +12115,8 @@ def max_margin(
     the sum 1.  With a cost there always is a margin, so that no run ends as "infeasible".
 
     *Weights as start.*  If ``start`` is an array of n weights of at least 0, a new run begins with these weights.  They
-    may be the alpha of the same points at another ridge or cost.  If a point without slacks is 0, the run begins with
-    this point instead, because it proves that there is no margin.
+    may be the alpha of the same points at another ridge or cost.  If a point without slacks is 0 and the intercept
+    is not free, the run begins with this point instead, because it proves that there is no margin.
 
     *Trace.*  ``products`` is an estimate: the number of entries of G that were read, divided by n^2.  A step on one
     weight counts as a column of G, although it may read only the row of a point.
