@@ -2818,7 +2818,7 @@ class _LinearScores(NamedTuple):
 #
 # A `Gram` holds signs, normalisers, a constant feature, a ridge or a cost, and labels.  It is a layer over a store,
 # which holds the values K_ij = <phi(x_i), phi(x_j)> of the points and nothing else.  A store is a matrix, rows, sparse
-# rows, a kernel on demand, or pairs of classes over another `Gram`.
+# rows, a kernel on demand, or pairs of a point and a wrong class over another `Gram`.
 #
 # A loop is written once, for any G, with two operations: `product` and `add_column`.  If the store is a matrix, rows or
 # sparse rows, both operations are compiled, and the compiled loop takes ``G.arrays``, a named tuple of arrays and
@@ -3946,7 +3946,7 @@ def _scale_of(G):
 
 
 def _is_pairs(G):
-    """Return True for a G over pairs of classes."""
+    """Return True for a G over pairs of a point and a wrong class."""
     return isinstance(G.store, _Pairs)
 
 
@@ -5793,8 +5793,8 @@ def separator_margin(
         G has no rows, as if it is a matrix, and no ``support`` is given; w has another shape, is not finite, or is 0;
         its largest absolute value is not from 1e-100 to 1e100, or its bias is more than 1e100 times as large.  With
         ``support``: support holds a point twice, or a number that no point has (an IndexError); G does not know its
-        labels, or has a ridge, pairs of classes, points that were moved, or a kernel that normalize has changed; the
-        points cancel, so that ||w|| is 0 up to rounding.
+        labels, or has a ridge, pairs of a point and a wrong class, points that were moved, or a kernel that normalize
+        has changed; the points cancel, so that ||w|| is 0 up to rounding.
 
     See Also
     --------
@@ -5837,7 +5837,7 @@ def separator_margin(
     if support is not None:
         return _margin_of_weights(G, w, support)
 
-    # 1. Take G apart: its slacks, pairs of classes, and rows.
+    # 1. Take G apart: its slacks, pairs of a point and a wrong class, and rows.
     G = _checked(G)
     soft = _margin_with_slacks(G)
     rows = _points_gram(G)
@@ -9642,8 +9642,9 @@ def steepest_descent(
 # b_i = 1 / length_i and H_ij = G_ij / (s length_i length_j), so that H_ii = 1.  Its gradient is
 # g_i = (m_i - 1) / length_i.
 #
-# With a cost, alpha_i <= s C_i holds as well.  The best multiple is then one at which no weight exceeds its cost, and
-# the relative gap is that of the interval that `certificate` gives with slacks.
+# With a cost, alpha_i <= s C_i holds as well.  The best multiple is then that of the dual objective, at which no weight
+# exceeds its cost.  The relative gap takes the primal objective at the same multiple.  `certificate` looks for the best
+# multiple of the primal, so that its gap is at most as large; at the optimum both are the same.
 #
 # Methods.  An iteration of the loop, `_exact_loop`, runs one method of `_METHODS` on the problem, and the driver
 # certifies what the method leaves:
@@ -9658,6 +9659,9 @@ def steepest_descent(
 #     large faces    Newton steps on faces of a larger support
 #     clipped faces  with a cost: Newton steps on faces of few points, with a new factor each time
 #
+# With a cost, `_polish` follows every method: a Newton step on the face of the points between 0 and their cost, if they
+# are few.
+#
 # A method returns "next" if it knows that another run of it cannot help, and otherwise "again".  The method runs again
 # if it returned "again" and the iteration has gained.  Otherwise the next method of the list runs that takes the
 # problem.  The run ends at the end of the list.
@@ -9666,7 +9670,7 @@ def steepest_descent(
 # that the value 64 takes 1.07 times as long, as a geometric mean over the problems on which it made a difference; reads
 # and iterations changed by similar factors.  We measured 33 problems of 50 to 5,000 points: pairs of MNIST digits with
 # rbf, linear and polynomial kernels, blobs, and noisy labels; hard and soft margins; dense, by rows, sparse, on demand,
-# and pairs of classes; some with a free intercept.
+# and pairs of a point and a wrong class; some with a free intercept.
 
 # Sizes:
 #   number of unknowns up to which solving the equations at once is faster than steps on one unknown after another;
@@ -9700,9 +9704,10 @@ _LEAST_RIDGE = 1e-8
 _AIM = 0.8
 #   share of eps at which a witness is taken, so that ||p||_G^2 and the error (eps / 1.5)^2 of rounding stay below eps^2
 _WITNESS = 0.63
-#   ||p||_G / sqrt(s) that proves infeasibility, if squares are sums over coordinates
+#   ||p||_G / sqrt(s) that ends a run as "infeasible", if squares are sums over coordinates
 _EPS_OF_ROWS = 1e-9
-#   ||p||_G / sqrt(s) that proves infeasibility, if squares are computed from entries: 2 sqrt(2^-52)
+#   ||p||_G / sqrt(s) that ends a run, if squares are computed from entries: 2 sqrt(2^-52).  Over pairs of rows, more
+#   precise products prove it, and the run ends as "infeasible"; the entries of a matrix have too few digits for that
 _EPS_OF_ENTRIES = 3e-8
 #   share of the gap, or of the worst violation, that steps on a set leave.  Less takes more steps and fewer products;
 #   0.03 x1.00, 0.3 x1.1
@@ -9772,8 +9777,8 @@ class _Aims(NamedTuple):
 
     gap : the `_relative_gap` of all points
     set_gap : the `_relative_gap` of a working set; points with smaller violations do not join the set
-    eps : the ||p||_G / sqrt(s), over `_Problem.reach` of p, at which the driver takes p as a proof that there is no
-    margin
+    eps : the ||p||_G / sqrt(s), over `_Problem.reach` of p, at which the run ends; the driver then takes p as a proof
+    that there is no margin, unless rounding is too large, see `_proof_of_no_margin`
     """
 
     gap: float
@@ -9804,7 +9809,7 @@ def _aims(problem, tol):
         eps = max(eps, 1.5 * hidden)
     if problem.cost is not None:
         eps = -1.0  # with a cost there always is a margin
-    if problem.is_soft:  # rho is at least (sum_i 1 / r_i)^(-1/2)
+    if problem.has_every_ridge:  # rho is at least (sum_i 1 / r_i)^(-1/2)
         eps = min(eps, 0.5 / math.sqrt((problem.scale / problem.ridge).sum()))
     return _Aims(gap=_AIM * tol, set_gap=0.5 * _AIM * tol, eps=eps)
 
@@ -9819,7 +9824,7 @@ class _Problem:
     ----------
     G, scale : the Gram and s
     n, diagonal, ridge : the number of points, the G_ii, and the r_i, which are 0 without a ridge
-    has_ridge, is_soft : True if some r_i is not 0; True if no r_i is 0
+    has_ridge, has_every_ridge : True if some r_i is not 0; True if no r_i is 0
     cost : the largest alpha_i, which are s C_i, or None without a cost
     base : G without its ridge and its free intercept
     base_scale : the largest entry of base
@@ -9833,11 +9838,11 @@ class _Problem:
     shift : h, or None for 0, as before `begin` and after `finish`
     origin, penalty : the v of the origin Z'v, and the k, that `begin` chose; None and 0.0 before
     sides : index arrays of points, each of which has the same share of the weight: all points, or the two classes
-    lengths : the length_i of the G that is read; with a cost y, so that `place` fills in y_i y_j G_ij / s
+    lengths : the length_i of the G that is read
     relative_lengths : the lengths that rounding errors of G are relative to, see `Rounding`
-    reads : array of one entry, the number of entries of G that have been read; a product counts as n^2, even if it
-        reads half of a matrix
-    matrix : the entries of base if they are stored, or if base has rows with more columns than rows; else None
+    reads : array of one entry, an estimate of the number of entries of G that have been read; a product counts as n^2,
+        even if it reads half of a matrix, and a step on one weight as n
+    matrix : the entries of base if it has at most 4,000 rows, and more columns than rows; else None
     adder : what `_adder` returns, which keeps columns, or None
     last : the last product (v, v'Gv, G v), or None
     kept : what `_at_hand` returned last, or (None, None)
@@ -9853,7 +9858,7 @@ class _Problem:
         self.diagonal = G.diagonal()
         self.ridge = G._spread(G.ridge)
         self.has_ridge = bool(self.ridge.any())
-        self.is_soft = bool(self.ridge.all())
+        self.has_every_ridge = bool(self.ridge.all())
         self.cost = G.cost * scale if G._has_cost else None
         self.base = G._alone()
         self.base_scale = float(self.base.diagonal().max())
@@ -9892,32 +9897,30 @@ class _Problem:
             has_few = width <= _FEW and _has_few_coordinates(self.base)
         # Products with wide sparse rows are cheaper than equations.
         has_few = has_few and width < self.n and (is_narrow or not self.is_sparse)
-        self.is_in_coordinates = has_few and (self.is_soft or self.cost is not None)
+        self.is_in_coordinates = has_few and (self.has_every_ridge or self.cost is not None)
         fits = not self.is_on_demand or _is_in_single_range(points)
         self.takes_products = has_enough and fits and not self.is_in_coordinates
         self.descent = None
         by_rows = isinstance(store, _Rows) and store.work <= _WRITTEN_DOWN
-        has_slacks = has_enough or self.cost is not None
+        has_enough_slacks = has_enough or self.cost is not None
         if self.n > _FEW and not (self.is_in_coordinates and is_narrow):
             if not self.is_of_pairs:
-                self.descent = "rows" if by_rows and has_slacks else None
+                self.descent = "rows" if by_rows and has_enough_slacks else None
             else:
                 is_large = self.n > _LARGEST_SET
                 is_cheap = points.n > _FEW_POINTS or store.work <= points.n**2
                 has_entries = store.access != "products" and points.n <= _FEW_POINTS
                 # For three classes with a cost pair steps are faster.
                 has_many_costs = self.cost is not None and self.base.store.n_classes > 3
-                if by_rows and is_cheap and (has_slacks or is_large):
+                if by_rows and is_cheap and (has_enough_slacks or is_large):
                     self.descent = "rows of points"
                 elif has_entries and (has_enough or is_large or has_many_costs):
                     self.descent = "entries"
 
     @functools.cached_property
     def matrix(self):
-        """The entries of base if they are stored, or if base has at most 4,000 rows and more columns than rows."""
+        """The entries of base if it has at most 4,000 rows, and more columns than rows; else None."""
         base = self.base
-        if isinstance(base.store, _Matrix):
-            return base.store.matrix
         n = self.n
         if not isinstance(base.store, _Rows) or n > min(base._width, _FEW_POINTS):
             return None
@@ -9996,23 +9999,23 @@ class _Problem:
             self.end_of_silence = time.monotonic() + _SILENCE
         elif time.monotonic() > self.end_of_silence:
             self.end_of_silence = math.inf
-            is_soft = self.has_ridge or self.cost is not None
+            has_slacks = self.has_ridge or self.cost is not None
             _warn(
-                f"max_margin has run for {_SILENCE:g} s: give {'a smaller C' if is_soft else 'a finite C'} or a larger "
-                "tol for a shorter run, or a callback to see the interval"
+                f"max_margin has run for {_SILENCE:g} s: give {'a smaller C' if has_slacks else 'a finite C'} or a "
+                "larger tol for a shorter run, or a callback to see the interval"
             )
         if self.cost is not None:
             return _gap_with_cost(alpha, m, self.cost, self.free_labels)
         return _relative_gap(alpha, m, self.ridge / self.scale)
 
-    def place(self, points, start, H):
-        """Fill in the entries of H among the points, from row and column ``start`` on."""
+    def place(self, points, start, H, divisors):
+        """Set H_ab <- G_ij / (s divisors_i divisors_j) among the points, from row and column ``start`` on."""
         h = np.zeros(points.size)
         y = h
         if self.shift is not None:
             h = self.shift[points]
             y = self.free_labels[points]
-        factors = 1.0 / (self.lengths[points] * math.sqrt(self.scale))
+        factors = 1.0 / (divisors[points] * math.sqrt(self.scale))
         step = max(1, _AT_ONCE // points.size)
         for first in range(start, points.size, step):
             stop = min(first + step, points.size)
@@ -10083,7 +10086,7 @@ class _Problem:
         """Bring alpha and m to the best multiple; return ||p||_G / sqrt(s), or 0 with a cost."""
         if self.cost is None:
             return _rescale(alpha, m)
-        t = _multiple_with_cost(alpha, m, self.cost)
+        t = _dual_multiple(alpha, m, self.cost)
         alpha *= t
         m *= t
         self.snap(alpha)
@@ -10094,8 +10097,8 @@ class _Problem:
         np.copyto(alpha, self.cost, where=alpha >= self.cost * (1.0 - 1e-12))
 
 
-def _multiple_with_cost(alpha, m, cost):
-    """Return the best t at which no t alpha_i exceeds its cost C_i."""
+def _dual_multiple(alpha, m, cost):
+    """Return the t of the largest dual objective at which no t alpha_i exceeds its cost C_i."""
     used = alpha > 0.0
     largest = float((cost[used] / alpha[used]).min())
     total = float(alpha.sum())
@@ -10104,8 +10107,8 @@ def _multiple_with_cost(alpha, m, cost):
 
 
 def _gap_with_cost(alpha, m, cost, y):
-    """Return 1 - lower / upper for the interval of a certificate, at the best multiple of alpha."""
-    t = _multiple_with_cost(alpha, m, cost)
+    """Return 1 - lower / upper at the best multiple of alpha in the dual, which bounds the gap of a certificate."""
+    t = _dual_multiple(alpha, m, cost)
     norm2 = t * t * float(_dot(alpha, m))
     _, pull = _least_hinge_loss(t * m, cost, y)
     primal = 0.5 * norm2 + float(pull @ (1.0 - t * m))
@@ -10378,7 +10381,7 @@ def _pair_steps(H, x, g, moves, lengths, ridge, target, most):
     return step
 
 
-def _solve_by_pairs(H, lengths, ridge, alpha, m, target, most):
+def _solve_by_pair_steps(H, lengths, ridge, alpha, m, target, most):
     """Make at most ``most`` pair steps on a working set, until its gap is ``target``; return (new weights, steps).
 
     H is in single precision.  The other arrays have the points of the working set, are in double precision, and do not
@@ -10395,19 +10398,27 @@ def _solve_by_pairs(H, lengths, ridge, alpha, m, target, most):
     return np.where(x > 0.0, np.maximum(alpha + moves / lengths, 0.0), 0.0), steps
 
 
-# With a cost, 0 <= alpha_i <= s C_i, and y'alpha = 0 if the intercept is free.  Let x_i = y_i alpha_i.  A step raises
-# x_i and lowers x_j by the same amount, as far as their bounds allow, so that the sum of x stays as it is.  v = y - y m
-# is minus the gradient.  Until the minimum is reached, the largest v_i whose x_i may rise exceeds the least v_j whose
-# x_j may fall; the bias lies between these two.  Without a free intercept all y_i are 1, and one more x, which has no
-# row and no bounds, balances the sum of the others.
+# Clipped pairs
+#
+# With a cost, 0 <= alpha_i <= s C_i, and y'alpha = 0 if the intercept is free.  In this part the symbols are:
+#
+#     x_i         y_i alpha_i
+#     low, high   the bounds of x: 0 and s C_i if y_i = 1, -s C_i and 0 if y_i = -1
+#     H_ij        y_i y_j G_ij / s
+#     v_i         y_i (1 - m_i), which is minus the gradient
+#
+# A step raises x_i and lowers x_j by the same amount, as far as their bounds allow, so that the sum of x stays as it
+# is.  Until the minimum is reached, the largest v_i whose x_i may rise exceeds the least v_j whose x_j may fall; the
+# bias lies between these two, and their difference is the violation of this pair.  Without a free intercept all y_i are
+# 1, and one more x, which has no row and no bounds, balances the sum of the others.
 
 # The size of a mask, which is added to v.  Compiled code might take the product of a mask and a large number for 0.
 _FAR = np.float32(1e30)
 
 
 @njit(cache=_CACHE, fastmath=_FINITE)
-def _clipped_steps(H, x, v, low, high, target, most):
-    """Make at most ``most`` steps on pairs within bounds, until no pair violates by more than ``target``.
+def _clipped_steps(H, x, v, low, high, most_violation, most):
+    """Make at most ``most`` steps on pairs within bounds, until no pair violates by more than ``most_violation``.
 
     Return (number of steps, worst violation).
 
@@ -10443,7 +10454,7 @@ def _clipped_steps(H, x, v, low, high, target, most):
             scores[k] = max(v[k] + rises[k] - floor, zero)
         i = _argmax(scores, n)
         worst = scores[i]
-        if step == most or not worst > target:
+        if step == most or not worst > most_violation:
             break
         # 2. Find the j with which i gains most.
         row_i = H[i]
@@ -10481,8 +10492,8 @@ def _may_move(x, v, low, high):
     return ((x < high) & (v >= floor)) | ((x > low) & (v <= top))
 
 
-def _solve_by_clipped_pairs(H, x, v, low, high, target, most):
-    """Return x after about ``most`` steps on pairs, or fewer if none violates by more than ``target`` before.
+def _solve_by_clipped_pairs(H, x, v, low, high, most_violation, most):
+    """Return x after about ``most`` steps on pairs, or fewer if none violates by more than ``most_violation`` before.
 
     The steps are over fewer and fewer points.
     """
@@ -10493,10 +10504,12 @@ def _solve_by_clipped_pairs(H, x, v, low, high, target, most):
     inside = (x.copy(), v, low, high)
     total = 0
     while True:
-        steps, worst = _clipped_steps(H, *inside, np.float32(target), max(1000, points.size))
+        steps, worst = _clipped_steps(
+            H, *inside, np.float32(most_violation), max(1000, points.size)
+        )
         total += steps
         x[points] = inside[0]
-        if worst <= target or steps == 0 or total > most:
+        if worst <= most_violation or steps == 0 or total > most:
             return x
         stays = _may_move(*inside)
         if np.count_nonzero(stays) < _SHRINKS * points.size:
@@ -10522,22 +10535,31 @@ def _worst_pairs(x, v, low, high, most):
     return np.sort(points[np.argpartition(-violations[points], most)[:most]])
 
 
+def _box(problem, alpha, m, points=slice(None)):
+    """Return (signs, x, v, low, high) of some points; the signs are y, or 1 without a free intercept."""
+    signs = np.ones(problem.n) if problem.free_labels is None else problem.free_labels
+    signs = signs[points]
+    ends = signs * problem.cost[points]
+    x = signs * alpha[points]
+    v = signs * (1.0 - m[points])
+    return signs, x, v, np.minimum(ends, 0.0), np.maximum(ends, 0.0)
+
+
 def _by_clipped_pairs(problem, aims, alpha, m, gap):
     """Make clipped pair steps on points that may move, until none violates; the first set is spread over all points."""
     n = problem.n
-    is_free = problem.free_labels is not None
-    signs = problem.free_labels if is_free else np.ones(n)
-    problem.lengths = signs  # then `place` writes y_i y_j G_ij / s
-    end = 0.0 if is_free else math.inf  # the bound of the last x, which has no row
-    low = np.append(np.minimum(signs * problem.cost, 0.0), -end)
-    high = np.append(np.maximum(signs * problem.cost, 0.0), end)
-    x = np.append(signs * alpha, 0.0)
-    v = np.append(signs * (1.0 - m), 0.0)
+    signs, x, v, low, high = _box(problem, alpha, m)
+    # The last x has no row; without a free intercept it has no bounds either.
+    end = math.inf if problem.free_labels is None else 0.0
+    x = np.append(x, 0.0)
+    v = np.append(v, 0.0)
+    low = np.append(low, -end)
+    high = np.append(high, end)
     room = min(n, _CLIPPED_SET)
     H = np.zeros((room + 1, room + 17), np.float32)
     placed = np.empty(0, np.int64)
     points = np.append(np.arange(room) * n // room, n)
-    target = min(0.1, 100.0 * aims.gap)
+    most_violation = min(0.1, 100.0 * aims.gap)
     most = _CLIPPED_STEPS * n  # then margins are computed again: single precision loses digits
     best = _odds(gap)
     patience = _PATIENT_STEPS
@@ -10545,14 +10567,14 @@ def _by_clipped_pairs(problem, aims, alpha, m, gap):
         # 1. Make steps on these points, and compute all margins.
         if not np.isin(points, placed).all():
             rows = points[points < n]
-            problem.place(rows, 0, H)
+            problem.place(rows, 0, H, signs)
             H[rows.size] = 0.0
             H[:, rows.size] = 0.0
             placed = np.append(rows, n)
         places = np.searchsorted(placed, points)
         Q = H if places.size == len(H) else H[np.ix_(places, places)]
         given = (x[points], v[points], low[points], high[points])
-        x[points] = _solve_by_clipped_pairs(Q, *given, target, most)
+        x[points] = _solve_by_clipped_pairs(Q, *given, most_violation, most)
         problem.change(alpha, m, np.arange(n), np.abs(x[:n]))
         # 2. Decide whether to go on.
         gap = problem.gap(alpha, m)
@@ -10564,10 +10586,10 @@ def _by_clipped_pairs(problem, aims, alpha, m, gap):
             patience = _PATIENT_STEPS
         if patience == 0:
             return "next"
-        # 3. Choose the next target and the next points.
+        # 3. Choose the violation to stop at, and the next points.
         v[:n] = signs * (1.0 - m)
-        if np.subtract(*_ends_of_pairs(x, v, low, high)) <= 2.0 * target:
-            target *= max(min(0.5 * aims.gap / gap, 0.5), 0.05)
+        if np.subtract(*_ends_of_pairs(x, v, low, high)) <= 2.0 * most_violation:
+            most_violation *= max(min(0.5 * aims.gap / gap, 0.5), 0.05)
         if 2 * np.count_nonzero((low < x) & (x < high)) > room and room < min(n, _LARGEST_SET):
             room = min(n, 2 * room, _LARGEST_SET)
             H = np.zeros((room + 1, room + 17), np.float32)
@@ -10650,7 +10672,10 @@ def _solve_on_faces(H, lengths, ridge, alpha, m, L, P, most, tol, eps):
     return x / lengths, L, P[: max(k, 0)], changes, k < 0
 
 
-# With a cost, the weight of a point is 0, its cost, or in between; then the point is on the face.  Pair steps run
+# Clipped faces
+#
+# With a cost, the weight of a point is 0, its cost, or in between; then the point is on the face.  The symbols are
+# those of the part "Clipped pairs", and Q has the H_ij of the points on the face in double precision.  Pair steps run
 # first, and find most of the face.  So faces of few points change only a few times, and each time their equations are
 # solved from scratch.
 
@@ -10699,13 +10724,11 @@ def _minimize_on_face(problem, alpha, m, points):
     is_free = problem.free_labels is not None
     if points.size <= is_free:
         return True
-    signs = problem.free_labels[points] if is_free else np.ones(points.size)
+    signs, x, v, low, high = _box(problem, alpha, m, points)
     Q = problem.G.block(points, points) / problem.scale
     Q *= signs[:, None] * signs
-    ends = np.sort([np.zeros(points.size), signs * problem.cost[points]], axis=0)
-    given = (Q, signs * (1.0 - m[points]), signs * alpha[points], *ends)
     excess = float(problem.free_labels @ alpha) if is_free else None
-    x, is_reached = _step_on_face(*given, excess)
+    x, is_reached = _step_on_face(Q, v, x, low, high, excess)
     problem.change(alpha, m, points, np.abs(x))
     return is_reached
 
@@ -10720,7 +10743,6 @@ def _polish(problem, alpha, m):
 def _by_clipped_faces(problem, aims, alpha, m, gap):
     """Make Newton steps on faces of few points; at the minimum on a face the worst violator enters it."""
     is_free = problem.free_labels is not None
-    signs = problem.free_labels if is_free else np.ones(problem.n)
     is_inside = (alpha > 0.0) & (alpha < problem.cost)
     for _ in range(_STEPS_PER_POINT * _FEW):
         # 1. A step on the face
@@ -10736,11 +10758,9 @@ def _by_clipped_faces(problem, aims, alpha, m, gap):
         gap = problem.gap(alpha, m)
         if gap <= aims.gap:
             return "again"
-        v = signs * (1.0 - m)
-        # x_i = y_i alpha_i rises with alpha_i if y_i = 1, and falls as alpha_i rises if y_i = -1.
-        rooms = [alpha < problem.cost, alpha > 0.0]
-        rises = np.where(~is_inside & np.where(signs > 0.0, *rooms), v, -np.inf)
-        falls = np.where(~is_inside & np.where(signs < 0.0, *rooms), v, np.inf)
+        _, x, v, low, high = _box(problem, alpha, m)
+        rises = np.where(~is_inside & (x < high), v, -np.inf)
+        falls = np.where(~is_inside & (x > low), v, np.inf)
         i = int(np.argmax(rises))
         j = int(np.argmin(falls))
         bias = 0.0
@@ -10988,7 +11008,7 @@ def _by_widths(problem, aims, alpha, m, gap):
     return word
 
 
-def _in_coordinates(problem, tol, result, callback):
+def _search_for_separator(problem, tol, result, callback):
     """Return a result with the coordinates of the separator, which Newton steps find.
 
     Return the given result if this proves no more.  If columns have different units, it may be that no weights in
@@ -11068,8 +11088,8 @@ def _separates(m):
     return bool(m.min() > 1e-100 * m.max())
 
 
-def _takes_coordinates(problem, status):
-    """Return True if `_in_coordinates` can take G; if there probably is no margin, only if its cost is small."""
+def _may_search(problem, status):
+    """Return True if `_search_for_separator` can take G; if there probably is no margin, only if it is cheap."""
     if problem.cost is not None or not _has_few_coordinates(problem.base):
         return False
     n = problem.n
@@ -11519,6 +11539,8 @@ def _class_table(v, labels):
 def _by_rows(problem, v):
     """Return the function ``run(active, v)`` that makes steps on one weight after another, in random order.
 
+    It returns the number of its passes over the active points.
+
     With a free intercept this is the method of multipliers: the steps penalise y'v, and after each pass the bias takes
     over the derivative of this penalty.  The bias begins with the best one for v.
     """
@@ -11543,6 +11565,7 @@ def _by_rows(problem, v):
             order = rng.permutation(points)
             _pass_over_rows(rows, order, problem.ridge, cost, diagonal, v, w, y, bias, penalty)
             bias[0] += bias[1]
+        return _PASSES
 
     return run
 
@@ -11580,6 +11603,7 @@ def _by_rows_of_points(problem, v):
             given = rows, base.labels, order, halves, inverses, cost, table, W
             _pass_over_rows_of_points(*given)
         v[:] = table[pairs]
+        return _PASSES
 
     return run
 
@@ -11587,7 +11611,7 @@ def _by_rows_of_points(problem, v):
 def _by_entries(problem, v):
     """Return a function as `_by_rows_of_points` does, whose steps read the entries of K among the active points.
 
-    These entries are stored, so that it makes twice as many passes.
+    These entries are stored, so that it makes at least twice as many passes.
     """
     base = problem.base.store
     pairs = (base.point, base.wrong)
@@ -11620,6 +11644,7 @@ def _by_entries(problem, v):
             _pass_over_points(*given)
         table[held] = inside
         v[:] = table[pairs]
+        return passes
 
     return run
 
@@ -11636,10 +11661,10 @@ def _by_descent(problem, aims, alpha, m, gap):
     for _ in range(_TURNS):
         # 1. Steps
         active = (v > 0.0) | (m < 1.0)
-        run(active, v)
+        passes = run(active, v)
         if not 0.0 < v.sum() < math.inf:
             return "next"
-        problem.reads[0] += _PASSES * problem.n * np.count_nonzero(active)
+        problem.reads[0] += passes * problem.n * np.count_nonzero(active)
         # 2. Compute the margins, with half of the weight in each class and with the best bias if the intercept is free.
         alpha[:] = v * problem.scale
         if problem.free_labels is not None and all(alpha[side].any() for side in problem.sides):
@@ -11660,7 +11685,7 @@ def _by_descent(problem, aims, alpha, m, gap):
         rate = (min(odds) / min(odds[:half])) ** (1.0 / half)
         if min(odds) * rate ** (_ITERATIONS_LEFT * _TURNS) <= aims.gap:
             return "again"
-    if not problem.is_soft and problem.cost is None:
+    if not problem.has_every_ridge and problem.cost is None:
         # On the way the support may be all points, which is too large for the methods that follow.
         alpha[:] = start
     return "next"
@@ -11677,9 +11702,8 @@ def _violations(alpha, m, lengths):
     return np.where(alpha > 0.0, np.maximum(-g, np.minimum(g, alpha * lengths)), -g)
 
 
-def _with_violators(problem, points, placed, H, m, divisor, below, largest):
-    """Add the points of smallest m_i < below to points and H, and return both; H has the first ``placed`` points
-    already.
+def _with_least_margins(points, m, divisor, below, largest):
+    """Return the points of a set and those of least m_i < below that join it.
 
     At most 1 / divisor of the set joins at a time, or `_FEWEST_VIOLATORS` if that is more.  The set has at most
     ``largest`` points.
@@ -11689,12 +11713,19 @@ def _with_violators(problem, points, placed, H, m, divisor, below, largest):
     outside[points] = np.inf
     found = np.flatnonzero(outside < below)
     found = np.sort(found[np.argsort(m[found])[:most]])
-    points = np.append(points, found)
+    return np.append(points, found)
+
+
+def _matrix_among(problem, points, placed, H, largest):
+    """Return H among these points; the given H is that among the first ``placed`` of them.
+
+    If H has too few rows, it gets room for more points, up to ``largest``.
+    """
     if points.size > len(H):
         room = max(points.size, min(3 * points.size // 2 + 64, largest))
         H = _widened(H[:placed, :placed], room)
-    problem.place(points, placed, H)
-    return points, H
+    problem.place(points, placed, H, problem.lengths)
+    return H
 
 
 def _first_working_set(problem, alpha, m, H, largest):
@@ -11707,7 +11738,7 @@ def _first_working_set(problem, alpha, m, H, largest):
     """
     if problem.n <= _FEW:
         every = np.arange(problem.n)
-        return _with_violators(problem, every, 0, H, m, 1, -math.inf, problem.n)
+        return every, _matrix_among(problem, every, 0, H, problem.n)
     support = np.flatnonzero(alpha)
     points = support
     if support.size <= len(problem.sides):  # nothing is known yet
@@ -11716,10 +11747,11 @@ def _first_working_set(problem, alpha, m, H, largest):
         violations = _violations(alpha, m, problem.lengths)
         most = min(_LARGEST_FACE, largest, problem.n)
         points = np.sort(np.argpartition(violations, -most)[-most:])
-    return _with_violators(problem, points, 0, H, m, 2, math.inf, largest)
+    points = _with_least_margins(points, m, 2, math.inf, largest)
+    return points, _matrix_among(problem, points, 0, H, largest)
 
 
-def _by_pairs(problem, aims, alpha, m, gap):
+def _by_pair_steps(problem, aims, alpha, m, gap):
     """Make pair steps on a working set that takes in violators until none is left.
 
     If the support is too large for the set, the weights outside the set do not change.
@@ -11741,7 +11773,7 @@ def _by_pairs(problem, aims, alpha, m, gap):
         aim = max(aims.set_gap, _LEFT * gap)
         ridge = problem.ridge[points] / problem.scale
         given = (problem.lengths[points], ridge, alpha[points], m[points])
-        weights, steps = _solve_by_pairs(H, *given, aim, most)
+        weights, steps = _solve_by_pair_steps(H, *given, aim, most)
         if not 0.0 < weights.sum() < math.inf:
             return "next"
         problem.change(alpha, m, points, weights)
@@ -11761,9 +11793,8 @@ def _by_pairs(problem, aims, alpha, m, gap):
             slow_turns += (is_complete or steps >= most) and gap > _CLOSER * best
             if slow_turns == 2:
                 return "next"
-            points, H = _with_violators(
-                problem, points, size, H, m, 4, 1.0 - aims.set_gap, _LARGEST_SET
-            )
+            points = _with_least_margins(points, m, 4, 1.0 - aims.set_gap, _LARGEST_SET)
+            H = _matrix_among(problem, points, size, H, _LARGEST_SET)
             is_complete = points.size == size
         best = min(best, gap)
 
@@ -11817,7 +11848,8 @@ def _by_faces(problem, aims, alpha, m, gap, largest):
         if size >= largest_set or P.size > largest:
             return "next"
         # 4. The worst violators join.
-        points, H = _with_violators(problem, points, size, H, m, 4, 1.0 - aims.set_gap, largest_set)
+        points = _with_least_margins(points, m, 4, 1.0 - aims.set_gap, largest_set)
+        H = _matrix_among(problem, points, size, H, largest_set)
         if points.size == size:
             _refine(problem, alpha, m, points[P], L)
             return "again"
@@ -11897,12 +11929,12 @@ def _starts_on_faces(problem, support):
     iteration.
     """
     costs_more = problem.G._values.access != "stored" or problem.free_labels is not None
-    is_first = not problem.is_soft and costs_more and support <= _FEW
+    is_first = not problem.has_every_ridge and costs_more and support <= _FEW
     is_small = problem.n <= _FEW and not problem.is_in_coordinates
     return problem.cost is None and (is_small or is_first)
 
 
-def _takes_pairs(problem, support):
+def _takes_pair_steps(problem, support):
     """Return True for many points without a cost, unless Newton steps are cheaper.
 
     Newton steps are cheaper in coordinates, and if the support is too large for a working set.
@@ -11925,19 +11957,19 @@ _METHODS = (
     _Method("Newton steps", lambda problem, _: problem.is_in_coordinates, _by_newton_steps),
     _Method("clipped pairs", _takes_clipped_pairs, _by_clipped_pairs),
     _Method("small faces", _starts_on_faces, lambda *given: _by_faces(*given, _FEW)),
-    _Method("pair steps", _takes_pairs, _by_pairs),
+    _Method("pair steps", _takes_pair_steps, _by_pair_steps),
     _Method("low rank", lambda problem, _: problem.takes_products, _by_low_rank),
     _Method("large faces", _takes_large_faces, lambda *given: _by_faces(*given, _LARGEST_FACE)),
     _Method("clipped faces", lambda problem, _: problem.cost is not None, _by_clipped_faces),
 )
 
 
-def _next_place(problem, alpha, place):
-    """Return the index of the first method, from ``place`` on, that takes the problem, or the length of the list."""
+def _next_method(problem, alpha, method):
+    """Return the index of the first method, from ``method`` on, that takes the problem, or the length of the list."""
     support = np.count_nonzero(alpha)
-    while place < len(_METHODS) and not _METHODS[place].takes(problem, support):
-        place += 1
-    return place
+    while method < len(_METHODS) and not _METHODS[method].takes(problem, support):
+        method += 1
+    return method
 
 
 def _are_zero(G, points):
@@ -11954,26 +11986,28 @@ def _proof_of_no_margin(problem, eps, p):
     if support.size <= len(problem.sides) and is_hard and _are_zero(problem.base, support):
         return math.inf
     bound = eps * problem.reach(p) * math.sqrt(problem.scale)
-    v, norm2, _ = problem.last
+    v = _unit_range(p)
+    norm2, _ = problem.product(v)
     if norm2 > (1.001 * bound * v.sum()) ** 2:
-        return 0.0  # the last product shows that p is no witness
-    rounding = problem.G._measured(_unit_range(p), precise=True)[2]
+        return 0.0
+    rounding = problem.G._measured(v, precise=True)[2]
     least = 2.0 * (math.sqrt(rounding.square) + rounding.length)
     return bound if eps > least else 0.0
 
 
-def _exact_loop(G, k, until, alpha, m, place, reads, problem, aims):
+def _exact_loop(G, k, until, alpha, m, method, reads, problem, aims):
     """Run one method of the list in every iteration; this is the loop that `max_margin` gives to the driver.
 
-    ``place`` and ``reads`` are arrays of one entry: the index of the method of the next iteration, and the `reads` of
+    ``method`` and ``reads`` are arrays of one entry: the index of the method of the next iteration, and the `reads` of
     the problem, which the driver keeps in the state.
     """
-    if place[0] < len(_METHODS) and not _METHODS[place[0]].takes(problem, 0):
+    # A method that takes G takes it with a support of 0, because only large supports are refused.
+    if method[0] < len(_METHODS) and not _METHODS[method[0]].takes(problem, 0):
         raise ValueError(
-            f"start must be a Result for the same G; its run ended in {_METHODS[place[0]].name}, which this G does not "
-            "take: to begin a new run from its weights, give start=result.alpha"
+            f"start must be a Result for the same G; its run ended in {_METHODS[method[0]].name}, which this G does "
+            "not take: to begin a new run from its weights, give start=result.alpha"
         )
-    while k < until and place[0] < len(_METHODS):
+    while k < until and method[0] < len(_METHODS):
         if aims.are_met_by_witness(problem, alpha, m):
             break
         k += 1
@@ -11983,7 +12017,7 @@ def _exact_loop(G, k, until, alpha, m, place, reads, problem, aims):
         problem.begin(alpha, m)
         norm = problem.rescale(alpha, m)
         # 2. Run the method, and take a fresh product, with which the driver certifies.
-        word = _METHODS[place[0]].run(problem, aims.after(gap), alpha, m, gap)
+        word = _METHODS[method[0]].run(problem, aims.after(gap), alpha, m, gap)
         if problem.cost is not None:
             _polish(problem, alpha, m)
         if not all(alpha[side].any() for side in problem.sides):  # by rounding
@@ -11997,7 +12031,7 @@ def _exact_loop(G, k, until, alpha, m, place, reads, problem, aims):
             or 0.0 < 1.0 - gap < _GAINED * (1.0 - new_gap)
         )
         if word == "next" or not has_gained or np.array_equal(alpha, start):
-            place[0] = _next_place(problem, alpha, place[0] + 1)
+            method[0] = _next_method(problem, alpha, method[0] + 1)
     return k
 
 
@@ -12034,6 +12068,8 @@ def max_margin(
     - *Large faces*, without a cost: Newton steps on faces of at most 6,000 points.
     - *Clipped faces*, with a cost: Newton steps on at most 256 weights between 0 and their cost.
 
+    With a cost, every iteration ends with one such Newton step, if at most 256 weights are between 0 and their cost.
+
     Parameters
     ----------
     G : array, shape (n, n), or Gram
@@ -12058,8 +12094,8 @@ def max_margin(
     *How a run ends.*  Let s = max_i G_ii, where G is without its ridge.
 
     - "certified": upper - lower <= tol * upper.
-    - "infeasible": p proves that there is no margin above 1e-9 sum_i p_i sqrt(G_ii).  Only features allow this proof,
-      except for points that are 0.
+    - "infeasible": p proves that there is no margin above 1e-9 sum_i p_i sqrt(G_ii); over pairs 3e-8 takes the place of
+      1e-9.  Only `features`, and `pair_gram` over them, allow this proof, except for points that are 0.
     - "rounding": neither can be proved.  With features a tol below about 1e-16 s / rho^2 is out of reach.  With a
       matrix or a kernel on demand a tol below 1e-15 s / rho^2 is.  The entries of these are rounded, which may hide
       margins below 2e-8 sum_i p_i sqrt(G_ii): the same points may have a small margin with features.
@@ -12073,17 +12109,19 @@ def max_margin(
     Without a ridge, a support of more than 15,000 points is left to pair steps, on sets of 6,000 to 20,000 points.
     After 20 s a UserWarning says how to shorten the run.
 
-    *With a ridge* the interval has the best slacks of alpha, as `certificate` says, so that (1), (2) and (5) need half
-    the digits.
+    *With a ridge* the interval has the best slacks of alpha, as `certificate` says, so that descent, Newton steps and
+    the low rank need half the digits.
 
     *With a cost* alpha has the scale of a support vector machine, 0 <= alpha_i <= C_i: up to tol, y_i alpha_i and
     ``bias`` are the ``dual_coef_`` and ``intercept_`` of `sklearn.svm.SVC`.  The iterates that keep_iterates keeps have
     the sum 1.  With a cost there always is a margin, so that no run ends as "infeasible".
 
     *Weights as start.*  If ``start`` is an array of n weights of at least 0, a new run begins with these weights.  They
-    may be the alpha of the same points at another ridge.
+    may be the alpha of the same points at another ridge or cost.  If a point without slacks is 0 and the intercept
+    is not free, the run begins with this point instead, because it proves that there is no margin.
 
-    *Trace.*  ``products`` is the number of entries of G that were read, divided by n^2.
+    *Trace.*  ``products`` is an estimate: the number of entries of G that were read, divided by n^2.  A step on one
+    weight counts as a column of G, although it may read only the row of a point.
 
     *Free intercept.* Every iteration reads G from an origin on the last plane, and penalises the bias from there.  With
     a ridge, an iteration that is solved exactly divides what is left of y'p by 21 or more, once the support and the
@@ -12091,19 +12129,20 @@ def max_margin(
 
     *Memory beyond G.*  The matrix of a working set in single precision has at most 20,000 points and takes 1.6 GB.  Two
     matrices of the support in double precision, which replace it, have at most 8,000 points and take 1 GB.  Columns of
-    a G evaluated on demand take 0.25 GB.  For a kernel evaluated on demand (5) keeps the matrix of the points that have
-    slacks in single precision, 1.6 GB for 20,000 points; for more points it evaluates the kernel in every product.  The
-    features of (5), and the rows that (2) writes out of sparse points and of pairs, take up to 0.5 GB.
+    a G evaluated on demand take 0.25 GB.  For a kernel evaluated on demand the low rank keeps the matrix of the points
+    that have slacks in single precision, 1.6 GB for 20,000 points; for more points it evaluates the kernel in every
+    product.  The features of the low rank, and the rows that Newton steps write out of sparse points and of pairs, take
+    up to 0.5 GB.
 
     References
     ----------
     The second-order choice of pairs: R.-E. Fan, P.-H. Chen, C.-J. Lin, JMLR 6, 2005; steps on a face with a ratio test:
     P. Wolfe, Mathematical Programming 11, 1976; the factor of these steps: P. Gill, G. Golub, W. Murray, M. Saunders,
-    Mathematics of Computation 28, 1974; (2) and (5): O. Mangasarian, Optimization Methods and Software 17, 2002;
-    O. Chapelle, Neural Computation 19, 2007; the low rank: C. Williams, M. Seeger, NIPS 2000; the low rank as a
-    preconditioner: A. Rudi, L. Carratino, L. Rosasco, NIPS 2017; (1): C.-J. Hsieh, K.-W. Chang, C.-J. Lin, S. Keerthi,
-    S. Sundararajan, ICML 2008; (1) over pairs: S. Keerthi, S. Sundararajan, K.-W. Chang, C.-J. Hsieh, C.-J. Lin,
-    KDD 2008.
+    Mathematics of Computation 28, 1974; Newton steps, also those of the low rank: O. Mangasarian, Optimization Methods
+    and Software 17, 2002; O. Chapelle, Neural Computation 19, 2007; the features of low rank: C. Williams, M. Seeger,
+    NIPS 2000; such features as a preconditioner: A. Rudi, L. Carratino, L. Rosasco, NIPS 2017; descent: C.-J. Hsieh,
+    K.-W. Chang, C.-J. Lin, S. Keerthi, S. Sundararajan, ICML 2008; descent over pairs: S. Keerthi, S. Sundararajan,
+    K.-W. Chang, C.-J. Hsieh, C.-J. Lin, KDD 2008.
 
     Examples
     --------
@@ -12128,8 +12167,8 @@ def max_margin(
     m = np.zeros(problem.n)
     if weights is not None:
         alpha = _weights(_amounts(weights, "start", problem.n))
-        if problem.free_labels is None and not problem.lengths.all():
-            # A row that is 0 relative to the largest is a witness by itself: begin there.
+        if problem.free_labels is None and problem.cost is None and not problem.lengths.all():
+            # A row that is 0 relative to the largest is a witness by itself, unless it has slacks: begin there.
             alpha[:] = 0.0
     for side in problem.sides:
         if not alpha[side].any():
@@ -12140,7 +12179,7 @@ def max_margin(
     callback = options.get("callback")
 
     def in_scale(result):
-        t = _multiple_with_cost(alpha, m, problem.cost) / problem.scale
+        t = _dual_multiple(alpha, m, problem.cost) / problem.scale
         return result._replace(alpha=result.alpha * t, bias=result.bias * t)
 
     if problem.cost is not None and callable(callback):
@@ -12150,7 +12189,7 @@ def max_margin(
     result = drive(
         G,
         _exact_loop,
-        (alpha, m, np.array([_next_place(problem, alpha, 0)]), problem.reads),
+        (alpha, m, np.array([_next_method(problem, alpha, 0)]), problem.reads),
         lambda alpha, *_: (alpha, alpha),
         (problem, aims),
         max_iter=max_iter,
@@ -12164,8 +12203,8 @@ def max_margin(
         **options,
     )
     # 5. If the weights have too few digits, search for the coordinates of the separator.
-    if result.status in ("rounding", "infeasible") and _takes_coordinates(problem, result.status):
-        return _in_coordinates(problem, tol, result, callback)
+    if result.status in ("rounding", "infeasible") and _may_search(problem, result.status):
+        return _search_for_separator(problem, tol, result, callback)
     return result if problem.cost is None else in_scale(result)
 
 

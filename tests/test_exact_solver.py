@@ -488,6 +488,19 @@ def test_a_run_begins_with_the_weights_of_another_problem(kind, rho):
         assert whole.n_iter == warm.n_iter and np.array_equal(whole.alpha, warm.alpha)
 
 
+@pytest.mark.parametrize("slacks", ["cost", "ridge"])
+def test_weights_to_begin_with_count_although_a_point_with_slacks_is_zero(slacks):
+    """A row of zeros is a witness only without slacks."""
+    X, y = two_classes(40, 3, 0.5, 0)
+    X[7] = 0.0
+    G = fm.features(X, y, normalize=None, **{slacks: 1.0})
+    alpha = np.random.default_rng(0).random(40)
+    warm = fm.max_margin(G, start=alpha, tol=1e-6)
+    wanted = fm.certificate(G, alpha, alpha / alpha.sum())
+    assert (warm.trace["lower"][0], warm.trace["upper"][0]) == pytest.approx(wanted, rel=1e-9)
+    assert warm.status == "certified" and meet(warm, fm.max_margin(G, tol=1e-6))
+
+
 def test_a_start_of_another_problem_or_algorithm_is_refused_with_a_remedy():
     for other in (fm.max_margin(np.eye(3)), fm.momentum(np.eye(4), max_iter=3)):
         check_raises(
@@ -648,7 +661,7 @@ def test_both_inner_solvers_close_the_gap_of_a_working_set(seed):
     n = 7 if seed < 6 else 150
     H, lengths, alpha, m, Z = working_set(n, 20, seed)
     given = [array.copy() for array in (H, lengths, alpha, m)]
-    by_pairs, steps = fm._solve_by_pairs(
+    by_pairs, steps = fm._solve_by_pair_steps(
         H.astype(np.float32), lengths, np.zeros(n), alpha, m, 1e-4, 1000 * n
     )
     nothing = (np.empty((0, 0)), np.empty(0, np.int64))
@@ -683,7 +696,7 @@ def test_an_inner_solver_tells_a_witness():
 def test_weights_beyond_single_precision_are_given_back():
     H, lengths, alpha, m, _ = working_set(20, 5, 0)
     alpha *= 1e300
-    weights, steps = fm._solve_by_pairs(
+    weights, steps = fm._solve_by_pair_steps(
         H.astype(np.float32), lengths, np.zeros(20), alpha, m, 1e-4, 100
     )
     assert np.array_equal(weights, alpha) and steps == 100
@@ -699,11 +712,13 @@ def test_the_worst_violators_join_a_working_set(intercept):
     m = np.random.default_rng(0).permutation(50) / 50.0
     points = np.array([3, 7, 20])
     nothing = np.empty((0, 0))
-    points, H = fm._with_violators(problem, points, 0, nothing, m, 4, math.inf, 13)
+    points = fm._with_least_margins(points, m, 4, math.inf, 13)
+    H = fm._matrix_among(problem, points, 0, nothing, 13)
     outside = np.setdiff1d(np.arange(50), [3, 7, 20])
     wanted = np.sort(outside[np.argsort(m[outside])[:10]])
     assert np.array_equal(points, np.append([3, 7, 20], wanted))
-    points, H = fm._with_violators(problem, points, 13, H, m, 4, 0.5, 50)
+    points = fm._with_least_margins(points, m, 4, 0.5, 50)
+    H = fm._matrix_among(problem, points, 13, H, 50)
     assert set(points.tolist()) == {3, 7, 20} | set(np.flatnonzero(m < 0.5).tolist()) | set(wanted)
     entries = G.dense()[np.ix_(points, points)]
     roots = np.sqrt(np.diag(entries))
