@@ -84,14 +84,15 @@ Contents (search for the number and title, such as "# 5.3 rows")
     8.5  other norms        Norm, NORMS, norm_margin, norm_certificate, steepest_descent
     9    exact solver
     9.1  problem
-    9.2  pair steps
-    9.3  Newton steps on faces
-    9.4  Newton steps on the separator
-    9.5  low rank
-    9.6  steps on one weight after another
-    9.7  working sets
-    9.8  methods            max_margin, ALGORITHMS
-    9.9  witnesses          Witnesses, witnesses
+    9.2  working sets
+    9.3  pair steps
+    9.4  clipped pairs
+    9.5  faces
+    9.6  Newton steps on the separator
+    9.7  low rank
+    9.8  steps on one weight after another
+    9.9  methods            max_margin, ALGORITHMS
+    9.10 witnesses          Witnesses, witnesses
     10   classifier         MaxMarginClassifier
 """
 
@@ -1666,188 +1667,6 @@ def _prox(which, g, mu, q, out):
         _l2_prox(g, mu, q, out)
 
 
-# Faces
-#
-# Minimise x'Hx / 2 - b'x over x >= 0, where b_i = 1 / length_i and H_ii = 1.  The gradient is g = Hx - b.  Only the k
-# points on the face may have x_i > 0.  A face is a tuple (lengths, L, P, inside):
-#
-#     lengths     the length_i of all points
-#     P[:k]       the points on the face, in the order in which they entered
-#     L[:k, :k]   the Cholesky factor of H on them, in this order
-#     inside      which of all points are on the face
-#
-# L and P have room for more points.  `_descend` goes to the minimum on the face.  `_append` brings another point in.
-#
-# A point may *depend* on the points of the face: H is then flat in a direction that moves only this point and the face,
-# and the factor has no row for this point.  x moves along this direction until a point of the face has x_i = 0; that
-# point leaves the face.
-
-_PIVOT = 1e-8  # a point whose pivot is at most this depends on the points of the face
-
-
-def _widened(A, size):
-    """Return a square array of that many rows that begins with A."""
-    wider = np.empty((size, size), A.dtype)
-    wider[: len(A), : len(A)] = A
-    return wider
-
-
-@register_jitable
-def _forward(L, k, x):
-    """Set x to L^-1 x."""
-    for a in range(k):
-        x[a] = (x[a] - _dot(L[a, :a], x[:a])) / L[a, a]
-
-
-@njit(cache=_CACHE, fastmath=_FAST)
-def _solve(L, k, x):
-    """Set x to (L L')^-1 x."""
-    _forward(L, k, x)
-    for a in range(k - 1, -1, -1):
-        x[a] /= L[a, a]
-        row = L[a]
-        last = x[a]
-        for b in range(a):
-            x[b] -= last * row[b]
-
-
-@register_jitable
-def _ratio_test(x, P, k, d, t):
-    """Return the longest step along d, at most t, that keeps x >= 0, and the place in P that stops it, or -1."""
-    blocking = -1
-    for a in range(k):
-        if d[a] < 0.0 and x[P[a]] < -t * d[a]:
-            t = x[P[a]] / -d[a]
-            blocking = a
-    return t, blocking
-
-
-@register_jitable
-def _move(face, x, k, d, t, leaving):
-    """Move x by t d; the point at the place ``leaving`` leaves the face, unless ``leaving`` is -1.  Return the new
-    k."""
-    _, L, P, inside = face
-    for a in range(k):
-        x[P[a]] = max(x[P[a]] + t * d[a], 0.0)
-    if leaving < 0:
-        return k
-    x[P[leaving]] = 0.0
-    inside[P[leaving]] = False
-    # Without its row L has an entry above the diagonal in each of the rows that follow; rotations clear them.
-    for a in range(leaving, k - 1):
-        P[a] = P[a + 1]
-        for b in range(a + 2):
-            L[a, b] = L[a + 1, b]
-    for a in range(leaving, k - 1):
-        length = math.hypot(L[a, a], L[a, a + 1])
-        cosine = L[a, a] / length
-        sine = L[a, a + 1] / length
-        for b in range(a, k - 1):
-            left = L[b, a]
-            right = L[b, a + 1]
-            L[b, a] = cosine * left + sine * right
-            L[b, a + 1] = cosine * right - sine * left
-    return k - 1
-
-
-@register_jitable
-def _pivot(face, row, k, i):
-    """Write the row of the factor for point i, except its last entry; return the square of the last entry.
-
-    This square is the squared distance of point i, which has length 1, to the span of the points on the face.
-    """
-    _, L, P, _ = face
-    z = L[k]
-    for a in range(k):
-        z[a] = row[P[a]]
-    _forward(L, k, z)
-    return row[i] - _dot(z[:k], z[:k])
-
-
-@register_jitable
-def _flat_direction(face, row, g, k, i, d):
-    """Set d to the move on the face that goes with a move of x_i by ``sign``; return (sign, slope, total).
-
-    The direction is e_i - H_PP^-1 H_Pi, along which H is flat, times the sign that makes it a descent direction.  For a
-    step of +1 in x_i, ``slope`` is the change of the objective, and ``total`` is the change of sum x.
-    """
-    _, L, P, _ = face
-    for a in range(k):
-        d[a] = -row[P[a]]
-    _solve(L, k, d)
-    slope = g[i]
-    total = 1.0
-    for a in range(k):
-        slope += d[a] * g[P[a]]
-        total += d[a]
-    sign = -1.0 if slope > 0.0 else 1.0
-    for a in range(k):
-        d[a] *= sign
-    return sign, slope, total
-
-
-@register_jitable
-def _append(face, row, x, g, k, i, eps):
-    """Bring point i into the face, given its row of H, and g on the face and at i; return the new k, or -1 for a
-    witness.
-
-    A witness is an x with x'Hx <= (eps sum x)^2; if -1 is returned, x is one.
-    """
-    _, L, P, inside = face
-    d = np.empty(k)
-    while True:
-        pivot = _pivot(face, row, k, i)
-        if not pivot <= _PIVOT:
-            break
-        # 1. Point i depends on those of the face.  Find how far x >= 0 allows to go in the flat direction.
-        sign, slope, total = _flat_direction(face, row, g, k, i, d)
-        longest = np.inf if sign > 0.0 else x[i]
-        t, blocking = _ratio_test(x, P, k, d, longest)
-        # 2. If nothing bounds the step, the direction is a witness, or else i enters.
-        if t == np.inf:
-            if total > 0.0 and math.sqrt(max(pivot, 0.0)) <= eps * total:
-                x[:] = 0.0
-                x[i] = 1.0
-                _move(face, x, k, d, 1.0, -1)
-                return -1
-            break
-        # 3. If the minimum comes before the bound, i enters.
-        if t * pivot > abs(slope):
-            break
-        # 4. Go to the bound.  A point leaves the face, and i is tried again; or x_i itself is 0.
-        x[i] = max(x[i] + sign * t, 0.0)
-        k = _move(face, x, k, d, t, blocking)
-        if blocking < 0:
-            return k
-    # 5. Enter.
-    L[k, k] = math.sqrt(max(pivot, 1e-16))
-    P[k] = i
-    inside[i] = True
-    return k + 1
-
-
-@register_jitable
-def _descend(face, x, g, k):
-    """Make Newton steps to the minimum on the face, given g there; return the new k and the number of steps.
-
-    A step goes to the minimum, or to the first zero of x on the way; then the point with this zero leaves the face.
-    """
-    _, L, P, _ = face
-    d = np.empty(k)
-    remainder = 1.0  # a step t d leaves 1 - t of the gradient on the face
-    blocking = 0
-    steps = 0
-    while blocking >= 0:
-        for a in range(k):
-            d[a] = -remainder * g[P[a]]
-        _solve(L, k, d)
-        t, blocking = _ratio_test(x, P, k, d, 1.0)
-        k = _move(face, x, k, d, t, blocking)
-        remainder = remainder * (1.0 - t)
-        steps = steps + 1
-    return k, steps
-
-
 # ======================================================================================================
 # 4 kernels
 # ======================================================================================================
@@ -2826,7 +2645,6 @@ class _LinearScores(NamedTuple):
 # the interpreter.
 
 _LARGEST_COPY = 1 << 31  # bytes above which `numpy.asarray` of a G without a matrix is refused
-_MOST_ENTRIES = 1 << 26  # the most entries of rows that are computed to find witnesses: 0.5 GB
 
 
 def _at(values, index):
@@ -6211,6 +6029,7 @@ def drive(
     products: Callable[[int], float] = float,
     interval: Callable[..., Bounds] | None = None,
     spent: float = 0.0,
+    name: str | None = None,
 ) -> Result:
     """Run a loop of your own from checkpoint to checkpoint, certify the margin at each, and return the Result.
 
@@ -6253,6 +6072,8 @@ def drive(
         ``interval(G, alpha, p, precise) -> Bounds`` in place of that of `certificate`.
     spent : float
         Seconds of set-up before iteration 0.
+    name : str, optional
+        Name of the algorithm, which must be that of ``start``; by default that of the loop.
 
     Returns
     -------
@@ -6305,7 +6126,7 @@ def drive(
         tol = _number(tol, "tol")
     if callback is not None and not callable(callback):
         raise TypeError(f"callback must be callable or None, got {callback!r}")
-    name = getattr(loop, "__name__", type(loop).__name__)
+    name = name or _plainly(getattr(loop, "__name__", type(loop).__name__))
     k = 0
     seconds = spent
     if start is not None:
@@ -6403,8 +6224,8 @@ def _resume(start, name, state, solution):
     )
     if not is_same:
         raise ValueError(
-            f"start must be a Result of the same algorithm and shape: this is {_plainly(name)} for {p.size} points, "
-            f"and start is of {_plainly(their_name) or 'a classifier'} for {start.p.size} points; to begin a new run "
+            f"start must be a Result of the same algorithm and shape: this is {name} for {p.size} points, "
+            f"and start is of {their_name or 'a classifier'} for {start.p.size} points; to begin a new run "
             "from its weights, give start=result.alpha to max_margin and steepest_descent, or "
             "start=(result.alpha, result.p) to norm_margin"
         )
@@ -6868,7 +6689,7 @@ def _largest_active(p, m):
 
 
 @njit(cache=_CACHE)
-def _pairwise_loop(G, k, until, p, m, direction, goal, floor):
+def _frank_wolfe_loop(G, k, until, p, m, direction, goal, floor):
     """Run Algorithm 2 of Lacoste-Julien & Jaggi 2015; m = G p, and direction = G (e_j - e_a)."""
     while k < until and _dot(p, m) > goal and not _exceeds(m, _floor_at(floor, k, 1.0)):
         j = np.argmin(m)
@@ -6959,7 +6780,7 @@ def frank_wolfe(
     add_column(G, i, 1.0, m)
     limits = (_least_square(G, eps), _floor(G, stop))
     if is_pairwise:
-        loop = _pairwise_loop
+        loop = _frank_wolfe_loop
         state = (p, m, direction)
         parameters = limits
     else:
@@ -7198,6 +7019,7 @@ def snkpvn(
         eps=delta,
         separates=True,
         products=lambda k: k + 2.0,
+        name="snkpvn",
         **options,
     )
 
@@ -7461,7 +7283,7 @@ def _free_labels_of(G):
 
 
 @njit(cache=_CACHE)
-def _gradient_loop(G, k, until, alpha, m, q, Gq, logistic, y, step):
+def _gradient_descent_loop(G, k, until, alpha, m, q, Gq, logistic, y, step):
     """Run alpha_i <- alpha_i + step l'(-m_i) / n; m = G alpha follows."""
     while k < until:
         log_slope = _loss_weights(m, logistic, 0.0, y, q)
@@ -7520,7 +7342,7 @@ def gradient_descent(
     G = _checked(G)
     return drive(
         G,
-        _gradient_loop,
+        _gradient_descent_loop,
         tuple(np.zeros((4, len(G)))),
         parameters=(logistic, _free_labels_of(G), step / G.scale),
         max_iter=max_iter,
@@ -7530,7 +7352,7 @@ def gradient_descent(
 
 
 @njit(cache=_CACHE)
-def _normalized_loop(G, k, until, alpha, m, q, Gq, y, by_norm, decay, step):
+def _normalized_gradient_descent_loop(G, k, until, alpha, m, q, Gq, y, by_norm, decay, step):
     """Run alpha <- alpha + theta_k q, or alpha + theta_k q / ||q||_G; m = G alpha follows."""
     while k < until:
         _loss_weights(m, False, 0.0, y, q)
@@ -7612,7 +7434,7 @@ def normalized_gradient_descent(
     G = _checked(G)
     return drive(
         G,
-        _normalized_loop,
+        _normalized_gradient_descent_loop,
         tuple(np.zeros((4, len(G)))),
         parameters=(
             _free_labels_of(G),
@@ -7875,7 +7697,7 @@ def _draw(m, uniform, weights):
 
 
 @njit(cache=_CACHE)
-def _sampling_loop(G, k, until, alpha, g, m, Gg, drawn, column, uniforms, momentum, step):
+def _adaptive_sampling_loop(G, k, until, alpha, g, m, Gg, drawn, column, uniforms, momentum, step):
     """Run the method of section 4 of ji21: `_momentum_loop` with ``drawn`` = e_i and ``column`` = G e_i for q and G
     q."""
     first = k
@@ -7964,7 +7786,7 @@ def adaptive_sampling(
 
     return drive(
         G,
-        _sampling_loop,
+        _adaptive_sampling_loop,
         tuple(np.zeros((6, n))),
         lambda alpha, g, m, Gg, drawn, column: (alpha, alpha, m, m),
         parameters,
@@ -8063,7 +7885,7 @@ def _descent_step(G, step, options):
 
 
 @njit(cache=_CACHE)
-def _diagonal_loop(G, k, until, alpha, m, found, bounds, step):
+def _diagonal_descent_loop(G, k, until, alpha, m, found, bounds, step):
     """Run Algorithm 1 of apidopoulos22 with alpha = -u; m = G alpha, and bounds has 1 / lambda_t from t = k + 1 on.
 
     If ``step`` is 0, found[0] is the step.
@@ -8071,6 +7893,8 @@ def _diagonal_loop(G, k, until, alpha, m, found, bounds, step):
     first = k
     if step == 0.0:
         step = found[0]
+    else:
+        found[0] = step  # for a run that goes on from this one
     while k < until:
         _projected_step(alpha, m, step, bounds[k - first], alpha)
         product(G, alpha, m)
@@ -8079,7 +7903,7 @@ def _diagonal_loop(G, k, until, alpha, m, found, bounds, step):
 
 
 @njit(cache=_CACHE)
-def _inertial_loop(
+def _inertial_diagonal_descent_loop(
     G,
     k,
     until,
@@ -8096,7 +7920,7 @@ def _inertial_loop(
     accel,
     restart,
 ):
-    """Run Algorithm 2 of apidopoulos22 with alpha = -u; bounds, step and found are those of `_diagonal_loop`.
+    """Run Algorithm 2 of apidopoulos22 with alpha = -u; bounds, step and found are those of `_diagonal_descent_loop`.
 
     ``previous`` is alpha one step ago, and z is the point from which a step starts.  m, previous_m and mz are the
     products of alpha, previous and z with G. age[0] counts the steps since the last restart.
@@ -8104,6 +7928,8 @@ def _inertial_loop(
     first = k
     if step == 0.0:
         step = found[0]
+    else:
+        found[0] = step  # for a run that goes on from this one
     while k < until:
         age[0] += 1.0
         inertia = age[0] / (age[0] + accel)
@@ -8189,7 +8015,7 @@ def diagonal_descent(
     alpha, m = np.zeros((2, len(G)))
     return drive(
         G,
-        _diagonal_loop,
+        _diagonal_descent_loop,
         (alpha, m, found),
         parameters=lambda k, until: (bounds(k, until), step or 0.0),
         max_iter=max_iter,
@@ -8282,7 +8108,7 @@ def inertial_diagonal_descent(
     vectors = np.zeros((6, len(G)))
     return drive(
         G,
-        _inertial_loop,
+        _inertial_diagonal_descent_loop,
         (*vectors, np.zeros(1), found),
         lambda alpha, previous, m, *_: (alpha, alpha, m, m),
         lambda k, until: (bounds(k, until), step or 0.0, accel, bool(restart)),
@@ -8301,7 +8127,7 @@ def _penalised_step(alpha, m, shrink, gain):
 
 
 @njit(cache=_CACHE)
-def _homotopic_loop(G, k, until, alpha, m, a, b, scale):
+def _homotopic_subgradient_loop(G, k, until, alpha, m, a, b, scale):
     """Run alpha <- (1 - eta_t lambda_t) alpha + (eta_t / n) [m < 1].
 
     m = G alpha, step = s eta_t, and penalty = lambda_t / s.
@@ -8369,7 +8195,7 @@ def homotopic_subgradient(
     G = _checked(G)
     return drive(
         G,
-        _homotopic_loop,
+        _homotopic_subgradient_loop,
         tuple(np.zeros((2, len(G)))),
         parameters=(a, b, G.scale),
         max_iter=max_iter,
@@ -8716,7 +8542,7 @@ def _cut(span):
     span.tilt[:] = np.maximum(1.0 - (span.margins**2).sum(axis=0), 0.0)
 
 
-def _subspace_loop(G, k, until, alpha, *arrays_and_parameters):
+def _subspace_perceptron_loop(G, k, until, alpha, *arrays_and_parameters):
     """Bring Z'q into the span by one product per iteration; p, mu, y and the next q take no product.
 
     ``memory`` is the largest number of vectors in the basis.
@@ -8839,7 +8665,7 @@ def subspace_perceptron(
     most = max(5, int(memory / (8.0 * (2 * n + d))))
     return drive(
         G,
-        _subspace_loop,
+        _subspace_perceptron_loop,
         (np.zeros(n), *_new_span(n, d)),
         lambda alpha, *arrays: (alpha, _Span(*arrays).mixtures[_SHORTEST]),
         (math.sqrt(G.scale), most, _negligible(G), stops, eps),
@@ -9266,7 +9092,7 @@ def _implicit_step(game, play, tau, sigma, pace):
     return None
 
 
-def _proximal_loop(
+def _norm_margin_loop(
     G, k, until, w, p, m, u, best_w, best_p, best_m, best_u, pace, game, size, tol, eps
 ):
     """Make explicit steps at first, and then proximal point steps; ``best`` has the w and the p with the best
@@ -9432,7 +9258,7 @@ def norm_margin(
     aim = 0.0 if tol is None else (1.0 - 1e-9) * tol
     return drive(
         game.G,
-        _proximal_loop,
+        _norm_margin_loop,
         (*play, *map(np.copy, play), pace),
         lambda *state: (state[4], state[5]),
         (game, math.sqrt(game.scale * largest), aim, eps),
@@ -9505,7 +9331,9 @@ def _descent_weights(m, logistic, q):
         _softmax(m, q)
 
 
-def _steepest_loop(G, k, until, w, m, q, mean, alpha, game, logistic, decay, step, momentum):
+def _steepest_descent_loop(
+    G, k, until, w, m, q, mean, alpha, game, logistic, decay, step, momentum
+):
     """Go along the steepest direction for the running mean of Z'q; alpha is the sum of theta q / N*(Z'q)."""
     norm = game.norm
     while k < until:
@@ -9615,7 +9443,7 @@ def steepest_descent(
         _descent_weights(m, logistic, q)
     return drive(
         game.G,
-        _steepest_loop,
+        _steepest_descent_loop,
         (w, m, q, mean, alpha),
         lambda w, m, q, mean, alpha: (w, alpha),
         (game, logistic, decay, step / game.longest_row(), momentum),
@@ -9646,7 +9474,7 @@ def steepest_descent(
 # exceeds its cost.  The relative gap takes the primal objective at the same multiple.  `certificate` looks for the best
 # multiple of the primal, so that its gap is at most as large; at the optimum both are the same.
 #
-# Methods.  An iteration of the loop, `_exact_loop`, runs one method of `_METHODS` on the problem, and the driver
+# Methods.  An iteration of the loop, `_max_margin_loop`, runs one method of `_METHODS` on the problem, and the driver
 # certifies what the method leaves:
 #
 #     descent        steps on one weight after another, over rows with slacks; over pairs, on all weights of one point
@@ -9801,7 +9629,7 @@ class _Aims(NamedTuple):
 
 def _aims(problem, tol):
     """Return the `_Aims` of a run with this tol."""
-    # The part of ||p||_G that rounding may hide, in units of the base, since a ridge is not rounded
+    # The part of ||p||_G that rounding may hide, in units of sqrt(s)
     hidden = math.sqrt(problem.G.rounding().square)
     eps = _EPS_OF_ROWS if hidden == 0.0 else _EPS_OF_ENTRIES
     eps *= math.sqrt(problem.base_scale / problem.scale)
@@ -9910,7 +9738,7 @@ class _Problem:
                 is_large = self.n > _LARGEST_SET
                 is_cheap = points.n > _FEW_POINTS or store.work <= points.n**2
                 has_entries = store.access != "products" and points.n <= _FEW_POINTS
-                # For three classes with a cost pair steps are faster.
+                # For three classes with a cost clipped pairs are faster.
                 has_many_costs = self.cost is not None and self.base.store.n_classes > 3
                 if by_rows and is_cheap and (has_enough_slacks or is_large):
                     self.descent = "rows of points"
@@ -10284,7 +10112,67 @@ def _is_in_single_range(K):
 
 
 # ------------------------------------------------------------------------------------------------------
-# 9.2 pair steps
+# 9.2 working sets
+# ------------------------------------------------------------------------------------------------------
+
+
+def _violations(alpha, m, lengths):
+    """Return max(-g, min(g, x)), or -g if x = 0, which also orders the points that do not violate."""
+    g = (m - 1.0) / lengths
+    return np.where(alpha > 0.0, np.maximum(-g, np.minimum(g, alpha * lengths)), -g)
+
+
+def _with_least_margins(points, m, divisor, below, largest):
+    """Return the points of a set and those of least m_i < below that join it.
+
+    At most 1 / divisor of the set joins at a time, or `_FEWEST_VIOLATORS` if that is more.  The set has at most
+    ``largest`` points.
+    """
+    most = min(max(_FEWEST_VIOLATORS, points.size // divisor), max(0, largest - points.size))
+    outside = m.copy()
+    outside[points] = np.inf
+    found = np.flatnonzero(outside < below)
+    found = np.sort(found[np.argsort(m[found])[:most]])
+    return np.append(points, found)
+
+
+def _matrix_among(problem, points, placed, H, largest):
+    """Return H among these points; the given H is that among the first ``placed`` of them.
+
+    If H has too few rows, it gets room for more points, up to ``largest``.
+    """
+    if points.size > len(H):
+        room = max(points.size, min(3 * points.size // 2 + 64, largest))
+        H = _widened(H[:placed, :placed], room)
+    problem.place(points, placed, H, problem.lengths)
+    return H
+
+
+def _first_working_set(problem, alpha, m, H, largest):
+    """Return (points, H): all points if they are few, else the support and points of least margin.
+
+    The points of least margin are half as many as the support, or `_FEWEST_VIOLATORS` if that is more.  A support of
+    one point per side says nothing about the solution yet, and some points drawn evenly from all points join it.  If
+    the support is too large for a set of ``largest`` points, the worst violators replace it.  H grows if it has too few
+    rows.
+    """
+    if problem.n <= _FEW:
+        every = np.arange(problem.n)
+        return every, _matrix_among(problem, every, 0, H, problem.n)
+    support = np.flatnonzero(alpha)
+    points = support
+    if support.size <= len(problem.sides):  # nothing is known yet
+        points = np.union1d(support, np.arange(0, problem.n, -(-problem.n // _FEWEST_VIOLATORS)))
+    if points.size > _FULL * largest:
+        violations = _violations(alpha, m, problem.lengths)
+        most = min(_LARGEST_FACE, largest, problem.n)
+        points = np.sort(np.argpartition(violations, -most)[-most:])
+    points = _with_least_margins(points, m, 2, math.inf, largest)
+    return points, _matrix_among(problem, points, 0, H, largest)
+
+
+# ------------------------------------------------------------------------------------------------------
+# 9.3 pair steps
 # ------------------------------------------------------------------------------------------------------
 #
 # A step goes to the minimum in two coordinates i and j.  i is the worst violator.  With r = H_ij, the pair gains
@@ -10398,7 +10286,57 @@ def _solve_by_pair_steps(H, lengths, ridge, alpha, m, target, most):
     return np.where(x > 0.0, np.maximum(alpha + moves / lengths, 0.0), 0.0), steps
 
 
-# Clipped pairs
+def _by_pair_steps(problem, aims, alpha, m, gap):
+    """Make pair steps on a working set that takes in violators until none is left.
+
+    If the support is too large for the set, the weights outside the set do not change.
+    """
+    # The system allocates rows only as they are written.  The extra columns keep the distance of rows from being a
+    # power of 2, which is bad for caches.
+    room = min(problem.n, _LARGEST_SET)
+    H = np.empty((room, room + 16), np.float32)
+    points, H = _first_working_set(problem, alpha, m, H, _LARGEST_SET)
+    is_complete = False  # True if no point outside the set is a violator
+    slow_turns = 0
+    best = gap
+    points_left = _SWEEPS * problem.n
+    while True:
+        # 1. Solve on the working set, and bring all margins up to date.
+        size = points.size
+        # A factor for faces costs as much as size / 3 steps per point.  Pair steps may take a twentieth of that.
+        most = max(_STEPS_PER_POINT, size // 64) * size
+        aim = max(aims.set_gap, _LEFT * gap)
+        ridge = problem.ridge[points] / problem.scale
+        given = (problem.lengths[points], ridge, alpha[points], m[points])
+        weights, steps = _solve_by_pair_steps(H, *given, aim, most)
+        if not 0.0 < weights.sum() < math.inf:
+            return "next"
+        problem.change(alpha, m, points, weights)
+        gap = problem.gap(alpha, m)
+        if gap <= aims.gap or aims.are_met_by_witness(problem, alpha, m):
+            return "again"
+        # 2. The worst violators join the set.  If the set has no room for them, they make another set.
+        support = np.count_nonzero(alpha)
+        if support > _FULL * _LARGEST_SET or size >= _LARGEST_SET:
+            if problem.takes_products:
+                return "next"
+            points_left -= size
+            if points_left <= 0:
+                return "again"
+            points, H = _first_working_set(problem, alpha, m, H, _LARGEST_SET)
+        else:
+            slow_turns += (is_complete or steps >= most) and gap > _CLOSER * best
+            if slow_turns == 2:
+                return "next"
+            points = _with_least_margins(points, m, 4, 1.0 - aims.set_gap, _LARGEST_SET)
+            H = _matrix_among(problem, points, size, H, _LARGEST_SET)
+            is_complete = points.size == size
+        best = min(best, gap)
+
+
+# ------------------------------------------------------------------------------------------------------
+# 9.4 clipped pairs
+# ------------------------------------------------------------------------------------------------------
 #
 # With a cost, 0 <= alpha_i <= s C_i, and y'alpha = 0 if the intercept is free.  In this part the symbols are:
 #
@@ -10598,11 +10536,188 @@ def _by_clipped_pairs(problem, aims, alpha, m, gap):
 
 
 # ------------------------------------------------------------------------------------------------------
-# 9.3 Newton steps on faces
+# 9.5 faces
 # ------------------------------------------------------------------------------------------------------
 #
-# The part "Faces" of section 3 has the steps on one face.  After a full step the worst violators of the working set
-# enter the face.
+# Minimise x'Hx / 2 - b'x over x >= 0, where b_i = 1 / length_i and H_ii = 1.  The gradient is g = Hx - b.  Only the k
+# points on the face may have x_i > 0.  A face is a tuple (lengths, L, P, inside):
+#
+#     lengths     the length_i of all points
+#     P[:k]       the points on the face, in the order in which they entered
+#     L[:k, :k]   the Cholesky factor of H on them, in this order
+#     inside      which of all points are on the face
+#
+# L and P have room for more points.  `_descend` goes to the minimum on the face.  `_append` brings another point in.
+# After a full step the worst violators of the working set enter the face.
+#
+# A point may *depend* on the points of the face: H is then flat in a direction that moves only this point and the face,
+# and the factor has no row for this point.  x moves along this direction until a point of the face has x_i = 0; that
+# point leaves the face.
+
+_PIVOT = 1e-8  # a point whose pivot is at most this depends on the points of the face
+
+
+def _widened(A, size):
+    """Return a square array of that many rows that begins with A."""
+    wider = np.empty((size, size), A.dtype)
+    wider[: len(A), : len(A)] = A
+    return wider
+
+
+@register_jitable
+def _forward(L, k, x):
+    """Set x to L^-1 x."""
+    for a in range(k):
+        x[a] = (x[a] - _dot(L[a, :a], x[:a])) / L[a, a]
+
+
+@njit(cache=_CACHE, fastmath=_FAST)
+def _solve(L, k, x):
+    """Set x to (L L')^-1 x."""
+    _forward(L, k, x)
+    for a in range(k - 1, -1, -1):
+        x[a] /= L[a, a]
+        row = L[a]
+        last = x[a]
+        for b in range(a):
+            x[b] -= last * row[b]
+
+
+@register_jitable
+def _ratio_test(x, P, k, d, t):
+    """Return the longest step along d, at most t, that keeps x >= 0, and the place in P that stops it, or -1."""
+    blocking = -1
+    for a in range(k):
+        if d[a] < 0.0 and x[P[a]] < -t * d[a]:
+            t = x[P[a]] / -d[a]
+            blocking = a
+    return t, blocking
+
+
+@register_jitable
+def _move(face, x, k, d, t, leaving):
+    """Move x by t d; the point at the place ``leaving`` leaves the face, unless ``leaving`` is -1.  Return the new
+    k."""
+    _, L, P, inside = face
+    for a in range(k):
+        x[P[a]] = max(x[P[a]] + t * d[a], 0.0)
+    if leaving < 0:
+        return k
+    x[P[leaving]] = 0.0
+    inside[P[leaving]] = False
+    # Without its row L has an entry above the diagonal in each of the rows that follow; rotations clear them.
+    for a in range(leaving, k - 1):
+        P[a] = P[a + 1]
+        for b in range(a + 2):
+            L[a, b] = L[a + 1, b]
+    for a in range(leaving, k - 1):
+        length = math.hypot(L[a, a], L[a, a + 1])
+        cosine = L[a, a] / length
+        sine = L[a, a + 1] / length
+        for b in range(a, k - 1):
+            left = L[b, a]
+            right = L[b, a + 1]
+            L[b, a] = cosine * left + sine * right
+            L[b, a + 1] = cosine * right - sine * left
+    return k - 1
+
+
+@register_jitable
+def _pivot(face, row, k, i):
+    """Write the row of the factor for point i, except its last entry; return the square of the last entry.
+
+    This square is the squared distance of point i, which has length 1, to the span of the points on the face.
+    """
+    _, L, P, _ = face
+    z = L[k]
+    for a in range(k):
+        z[a] = row[P[a]]
+    _forward(L, k, z)
+    return row[i] - _dot(z[:k], z[:k])
+
+
+@register_jitable
+def _flat_direction(face, row, g, k, i, d):
+    """Set d to the move on the face that goes with a move of x_i by ``sign``; return (sign, slope, total).
+
+    The direction is e_i - H_PP^-1 H_Pi, along which H is flat, times the sign that makes it a descent direction.  For a
+    step of +1 in x_i, ``slope`` is the change of the objective, and ``total`` is the change of sum x.
+    """
+    _, L, P, _ = face
+    for a in range(k):
+        d[a] = -row[P[a]]
+    _solve(L, k, d)
+    slope = g[i]
+    total = 1.0
+    for a in range(k):
+        slope += d[a] * g[P[a]]
+        total += d[a]
+    sign = -1.0 if slope > 0.0 else 1.0
+    for a in range(k):
+        d[a] *= sign
+    return sign, slope, total
+
+
+@register_jitable
+def _append(face, row, x, g, k, i, eps):
+    """Bring point i into the face, given its row of H, and g on the face and at i; return the new k, or -1 for a
+    witness.
+
+    A witness is an x with x'Hx <= (eps sum x)^2; if -1 is returned, x is one.
+    """
+    _, L, P, inside = face
+    d = np.empty(k)
+    while True:
+        pivot = _pivot(face, row, k, i)
+        if not pivot <= _PIVOT:
+            break
+        # 1. Point i depends on those of the face.  Find how far x >= 0 allows to go in the flat direction.
+        sign, slope, total = _flat_direction(face, row, g, k, i, d)
+        longest = np.inf if sign > 0.0 else x[i]
+        t, blocking = _ratio_test(x, P, k, d, longest)
+        # 2. If nothing bounds the step, the direction is a witness, or else i enters.
+        if t == np.inf:
+            if total > 0.0 and math.sqrt(max(pivot, 0.0)) <= eps * total:
+                x[:] = 0.0
+                x[i] = 1.0
+                _move(face, x, k, d, 1.0, -1)
+                return -1
+            break
+        # 3. If the minimum comes before the bound, i enters.
+        if t * pivot > abs(slope):
+            break
+        # 4. Go to the bound.  A point leaves the face, and i is tried again; or x_i itself is 0.
+        x[i] = max(x[i] + sign * t, 0.0)
+        k = _move(face, x, k, d, t, blocking)
+        if blocking < 0:
+            return k
+    # 5. Enter.
+    L[k, k] = math.sqrt(max(pivot, 1e-16))
+    P[k] = i
+    inside[i] = True
+    return k + 1
+
+
+@register_jitable
+def _descend(face, x, g, k):
+    """Make Newton steps to the minimum on the face, given g there; return the new k and the number of steps.
+
+    A step goes to the minimum, or to the first zero of x on the way; then the point with this zero leaves the face.
+    """
+    _, L, P, _ = face
+    d = np.empty(k)
+    remainder = 1.0  # a step t d leaves 1 - t of the gradient on the face
+    blocking = 0
+    steps = 0
+    while blocking >= 0:
+        for a in range(k):
+            d[a] = -remainder * g[P[a]]
+        _solve(L, k, d)
+        t, blocking = _ratio_test(x, P, k, d, 1.0)
+        k = _move(face, x, k, d, t, blocking)
+        remainder = remainder * (1.0 - t)
+        steps = steps + 1
+    return k, steps
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
@@ -10672,10 +10787,115 @@ def _solve_on_faces(H, lengths, ridge, alpha, m, L, P, most, tol, eps):
     return x / lengths, L, P[: max(k, 0)], changes, k < 0
 
 
+def _by_faces(problem, aims, alpha, m, gap, largest):
+    """Make Newton steps on faces of at most ``largest`` points, in a working set that takes in violators.
+
+    The next working set takes over the Cholesky factor L of the face P.
+    """
+    largest_set = int(_LARGEST_FACE / _FULL)
+    points, H = _first_working_set(problem, alpha, m, np.empty((0, 0)), largest_set)
+    L = np.empty((0, 0))
+    P = np.empty(0, np.int64)
+    norm = math.inf
+    is_refused = False  # True once a product has refused a witness
+    work = 0
+    while True:
+        # 1. Solve on the working set, and bring all margins up to date.
+        size = points.size
+        most = _STEPS_PER_POINT * size
+        # Below this norm the factor takes all weights for witnesses.  Only a product can tell.
+        eps = aims.eps if is_refused else max(aims.eps, math.sqrt(size * _UNIT))
+        ridge = problem.ridge[points] / problem.scale
+        given = (H, problem.lengths[points], ridge, alpha[points], m[points])
+        weights, L, P, steps, is_witness = _solve_on_faces(*given, L, P, most, aims.set_gap, eps)
+        if not 0.0 < weights.sum() < math.inf:
+            return "next"
+        previous = (alpha.copy(), m.copy(), norm)
+        norm = problem.change(alpha, m, points, weights)
+        gap = problem.gap(alpha, m)
+        # 2. Stop at a witness.  Undo the step if the product refuses the witness.
+        reach = problem.reach(alpha) / alpha.sum()
+        is_slow = steps >= most and norm > _GAINED * previous[2]
+        # The factor cannot distinguish a norm below this from 0.
+        if is_slow and norm * norm <= 64.0 * size * _EPS * reach * reach:
+            return "next"
+        if norm <= aims.eps * reach or (is_witness and is_refused):
+            return "again"
+        work += steps * P.size**2
+        if is_witness:
+            is_refused = True
+            alpha[:], m[:], norm = previous
+            continue
+        # 3. Stop at the goal, or if more steps on this set would not help.
+        if gap <= aims.gap:
+            if problem.free_labels is not None:
+                _balance(problem, alpha, points[P], P, H, L, aims.gap)
+            return "again"
+        if is_slow or work > _LONGEST_WALK:
+            return "again"
+        if size >= largest_set or P.size > largest:
+            return "next"
+        # 4. The worst violators join.
+        points = _with_least_margins(points, m, 4, 1.0 - aims.set_gap, largest_set)
+        H = _matrix_among(problem, points, size, H, largest_set)
+        if points.size == size:
+            _refine(problem, alpha, m, points[P], L)
+            return "again"
+
+
+def _balance(problem, alpha, points, P, H, L, tol):
+    """Go to the minimum on a face among the weights with y'alpha = 0, unless it has weights below 0.
+
+    At this minimum the penalty of the bias is 0, so that a better origin would not change it.  ``points`` are the
+    points on the face.  They have the indices P in the working set, and L is the Cholesky factor of H on them.
+    """
+    lengths = problem.lengths[points]
+    a = problem.free_labels[points] / lengths
+    x = 1.0 / lengths
+    _solve(L, P.size, x)
+    flat = a.copy()
+    _solve(L, P.size, flat)
+    bias = (a @ x) / (a @ flat)
+    x -= bias * flat
+    # If points depend linearly on others, the factor is that of another matrix.
+    residual = (H[np.ix_(P, P)] @ x - 1.0 / lengths + bias * a) * lengths
+    if np.abs(residual).max() <= tol and x.min() >= 0.0:
+        alpha[points] = x / lengths
+
+
+def _refine(problem, alpha, m, points, L):
+    """Make Newton steps on a face with products in twice the working precision, if G has them, while they help."""
+    # A representation with access "products" may have no way to restrict itself to the points of a face.
+    if not problem.has_precise_products or problem.G._values.access == "products":
+        return
+    if (
+        problem.free_labels is not None and np.ptp(problem.free_labels[points]) == 0.0
+    ):  # by rounding
+        return
+    G = problem.G.restrict(points)
+    lengths = problem.lengths[points]
+    weights = alpha[points]
+    error = np.inf
+    for _ in range(10):
+        previous = error
+        total = 2.0 ** math.frexp(weights.sum())[1]
+        v = weights / total
+        image = G._measured(v, precise=True)[1] + problem.from_shift(points, v, points)
+        g = (image * (total / problem.scale) - 1.0) / lengths
+        error = np.abs(g).max()
+        step = g.copy()
+        _solve(L, g.size, step)
+        refined = weights - step / lengths
+        if not (error < 0.5 * previous and refined.min() > 0.0):
+            break
+        weights = refined
+    problem.change(alpha, m, points, weights)
+
+
 # Clipped faces
 #
 # With a cost, the weight of a point is 0, its cost, or in between; then the point is on the face.  The symbols are
-# those of the part "Clipped pairs", and Q has the H_ij of the points on the face in double precision.  Pair steps run
+# those of section 9.4, and Q has the H_ij of the points on the face in double precision.  Pair steps run
 # first, and find most of the face.  So faces of few points change only a few times, and each time their equations are
 # solved from scratch.
 
@@ -10778,7 +10998,7 @@ def _by_clipped_faces(problem, aims, alpha, m, gap):
 
 
 # ------------------------------------------------------------------------------------------------------
-# 9.4 Newton steps on the separator
+# 9.6 Newton steps on the separator
 # ------------------------------------------------------------------------------------------------------
 #
 # For the ridge r minimise ||w||^2 / 2 + sum_i max(0, 1 - <z_i, w>)^2 / (2 r_i) over w = sum_i v_i z_i.  At the minimum
@@ -11106,7 +11326,7 @@ def _weights_of(rows, w):
 
 
 # ------------------------------------------------------------------------------------------------------
-# 9.5 low rank
+# 9.7 low rank
 # ------------------------------------------------------------------------------------------------------
 #
 # Newton steps by products; the products with a kernel on demand are in single precision.  A few features approximate G
@@ -11370,7 +11590,7 @@ def _by_low_rank(problem, aims, alpha, m, gap):
 
 
 # ------------------------------------------------------------------------------------------------------
-# 9.6 steps on one weight after another
+# 9.8 steps on one weight after another
 # ------------------------------------------------------------------------------------------------------
 #
 # With a ridge r the minimum over v_i alone is at max(0, v_i - g_i / (G_ii + r_i)), where g_i = <z_i, w> + r_i v_i - 1
@@ -11692,220 +11912,7 @@ def _by_descent(problem, aims, alpha, m, gap):
 
 
 # ------------------------------------------------------------------------------------------------------
-# 9.7 working sets
-# ------------------------------------------------------------------------------------------------------
-
-
-def _violations(alpha, m, lengths):
-    """Return max(-g, min(g, x)), or -g if x = 0, which also orders the points that do not violate."""
-    g = (m - 1.0) / lengths
-    return np.where(alpha > 0.0, np.maximum(-g, np.minimum(g, alpha * lengths)), -g)
-
-
-def _with_least_margins(points, m, divisor, below, largest):
-    """Return the points of a set and those of least m_i < below that join it.
-
-    At most 1 / divisor of the set joins at a time, or `_FEWEST_VIOLATORS` if that is more.  The set has at most
-    ``largest`` points.
-    """
-    most = min(max(_FEWEST_VIOLATORS, points.size // divisor), max(0, largest - points.size))
-    outside = m.copy()
-    outside[points] = np.inf
-    found = np.flatnonzero(outside < below)
-    found = np.sort(found[np.argsort(m[found])[:most]])
-    return np.append(points, found)
-
-
-def _matrix_among(problem, points, placed, H, largest):
-    """Return H among these points; the given H is that among the first ``placed`` of them.
-
-    If H has too few rows, it gets room for more points, up to ``largest``.
-    """
-    if points.size > len(H):
-        room = max(points.size, min(3 * points.size // 2 + 64, largest))
-        H = _widened(H[:placed, :placed], room)
-    problem.place(points, placed, H, problem.lengths)
-    return H
-
-
-def _first_working_set(problem, alpha, m, H, largest):
-    """Return (points, H): all points if they are few, else the support and points of least margin.
-
-    The points of least margin are half as many as the support, or `_FEWEST_VIOLATORS` if that is more.  A support of
-    one point per side says nothing about the solution yet, and some points drawn evenly from all points join it.  If
-    the support is too large for a set of ``largest`` points, the worst violators replace it.  H grows if it has too few
-    rows.
-    """
-    if problem.n <= _FEW:
-        every = np.arange(problem.n)
-        return every, _matrix_among(problem, every, 0, H, problem.n)
-    support = np.flatnonzero(alpha)
-    points = support
-    if support.size <= len(problem.sides):  # nothing is known yet
-        points = np.union1d(support, np.arange(0, problem.n, -(-problem.n // _FEWEST_VIOLATORS)))
-    if points.size > _FULL * largest:
-        violations = _violations(alpha, m, problem.lengths)
-        most = min(_LARGEST_FACE, largest, problem.n)
-        points = np.sort(np.argpartition(violations, -most)[-most:])
-    points = _with_least_margins(points, m, 2, math.inf, largest)
-    return points, _matrix_among(problem, points, 0, H, largest)
-
-
-def _by_pair_steps(problem, aims, alpha, m, gap):
-    """Make pair steps on a working set that takes in violators until none is left.
-
-    If the support is too large for the set, the weights outside the set do not change.
-    """
-    # The system allocates rows only as they are written.  The extra columns keep the distance of rows from being a
-    # power of 2, which is bad for caches.
-    room = min(problem.n, _LARGEST_SET)
-    H = np.empty((room, room + 16), np.float32)
-    points, H = _first_working_set(problem, alpha, m, H, _LARGEST_SET)
-    is_complete = False  # True if no point outside the set is a violator
-    slow_turns = 0
-    best = gap
-    points_left = _SWEEPS * problem.n
-    while True:
-        # 1. Solve on the working set, and bring all margins up to date.
-        size = points.size
-        # A factor for faces costs as much as size / 3 steps per point.  Pair steps may take a twentieth of that.
-        most = max(_STEPS_PER_POINT, size // 64) * size
-        aim = max(aims.set_gap, _LEFT * gap)
-        ridge = problem.ridge[points] / problem.scale
-        given = (problem.lengths[points], ridge, alpha[points], m[points])
-        weights, steps = _solve_by_pair_steps(H, *given, aim, most)
-        if not 0.0 < weights.sum() < math.inf:
-            return "next"
-        problem.change(alpha, m, points, weights)
-        gap = problem.gap(alpha, m)
-        if gap <= aims.gap or aims.are_met_by_witness(problem, alpha, m):
-            return "again"
-        # 2. The worst violators join the set.  If the set has no room for them, they make another set.
-        support = np.count_nonzero(alpha)
-        if support > _FULL * _LARGEST_SET or size >= _LARGEST_SET:
-            if problem.takes_products:
-                return "next"
-            points_left -= size
-            if points_left <= 0:
-                return "again"
-            points, H = _first_working_set(problem, alpha, m, H, _LARGEST_SET)
-        else:
-            slow_turns += (is_complete or steps >= most) and gap > _CLOSER * best
-            if slow_turns == 2:
-                return "next"
-            points = _with_least_margins(points, m, 4, 1.0 - aims.set_gap, _LARGEST_SET)
-            H = _matrix_among(problem, points, size, H, _LARGEST_SET)
-            is_complete = points.size == size
-        best = min(best, gap)
-
-
-def _by_faces(problem, aims, alpha, m, gap, largest):
-    """Make Newton steps on faces of at most ``largest`` points, in a working set that takes in violators.
-
-    The next working set takes over the Cholesky factor L of the face P.
-    """
-    largest_set = int(_LARGEST_FACE / _FULL)
-    points, H = _first_working_set(problem, alpha, m, np.empty((0, 0)), largest_set)
-    L = np.empty((0, 0))
-    P = np.empty(0, np.int64)
-    norm = math.inf
-    is_refused = False  # True once a product has refused a witness
-    work = 0
-    while True:
-        # 1. Solve on the working set, and bring all margins up to date.
-        size = points.size
-        most = _STEPS_PER_POINT * size
-        # Below this norm the factor takes all weights for witnesses.  Only a product can tell.
-        eps = aims.eps if is_refused else max(aims.eps, math.sqrt(size * _UNIT))
-        ridge = problem.ridge[points] / problem.scale
-        given = (H, problem.lengths[points], ridge, alpha[points], m[points])
-        weights, L, P, steps, is_witness = _solve_on_faces(*given, L, P, most, aims.set_gap, eps)
-        if not 0.0 < weights.sum() < math.inf:
-            return "next"
-        previous = (alpha.copy(), m.copy(), norm)
-        norm = problem.change(alpha, m, points, weights)
-        gap = problem.gap(alpha, m)
-        # 2. Stop at a witness.  Undo the step if the product refuses the witness.
-        reach = problem.reach(alpha) / alpha.sum()
-        is_slow = steps >= most and norm > _GAINED * previous[2]
-        # The factor cannot distinguish a norm below this from 0.
-        if is_slow and norm * norm <= 64.0 * size * _EPS * reach * reach:
-            return "next"
-        if norm <= aims.eps * reach or (is_witness and is_refused):
-            return "again"
-        work += steps * P.size**2
-        if is_witness:
-            is_refused = True
-            alpha[:], m[:], norm = previous
-            continue
-        # 3. Stop at the goal, or if more steps on this set would not help.
-        if gap <= aims.gap:
-            if problem.free_labels is not None:
-                _balance(problem, alpha, points[P], P, H, L, aims.gap)
-            return "again"
-        if is_slow or work > _LONGEST_WALK:
-            return "again"
-        if size >= largest_set or P.size > largest:
-            return "next"
-        # 4. The worst violators join.
-        points = _with_least_margins(points, m, 4, 1.0 - aims.set_gap, largest_set)
-        H = _matrix_among(problem, points, size, H, largest_set)
-        if points.size == size:
-            _refine(problem, alpha, m, points[P], L)
-            return "again"
-
-
-def _balance(problem, alpha, points, P, H, L, tol):
-    """Go to the minimum on a face among the weights with y'alpha = 0, unless it has weights below 0.
-
-    At this minimum the penalty of the bias is 0, so that a better origin would not change it.  ``points`` are the
-    points on the face.  They have the indices P in the working set, and L is the Cholesky factor of H on them.
-    """
-    lengths = problem.lengths[points]
-    a = problem.free_labels[points] / lengths
-    x = 1.0 / lengths
-    _solve(L, P.size, x)
-    flat = a.copy()
-    _solve(L, P.size, flat)
-    bias = (a @ x) / (a @ flat)
-    x -= bias * flat
-    # If points depend linearly on others, the factor is that of another matrix.
-    residual = (H[np.ix_(P, P)] @ x - 1.0 / lengths + bias * a) * lengths
-    if np.abs(residual).max() <= tol and x.min() >= 0.0:
-        alpha[points] = x / lengths
-
-
-def _refine(problem, alpha, m, points, L):
-    """Make Newton steps on a face with products in twice the working precision, if G has them, while they help."""
-    # A representation with access "products" may have no way to restrict itself to the points of a face.
-    if not problem.has_precise_products or problem.G._values.access == "products":
-        return
-    if (
-        problem.free_labels is not None and np.ptp(problem.free_labels[points]) == 0.0
-    ):  # by rounding
-        return
-    G = problem.G.restrict(points)
-    lengths = problem.lengths[points]
-    weights = alpha[points]
-    error = np.inf
-    for _ in range(10):
-        previous = error
-        total = 2.0 ** math.frexp(weights.sum())[1]
-        v = weights / total
-        image = G._measured(v, precise=True)[1] + problem.from_shift(points, v, points)
-        g = (image * (total / problem.scale) - 1.0) / lengths
-        error = np.abs(g).max()
-        step = g.copy()
-        _solve(L, g.size, step)
-        refined = weights - step / lengths
-        if not (error < 0.5 * previous and refined.min() > 0.0):
-            break
-        weights = refined
-    problem.change(alpha, m, points, weights)
-
-
-# ------------------------------------------------------------------------------------------------------
-# 9.8 methods
+# 9.9 methods
 # ------------------------------------------------------------------------------------------------------
 
 
@@ -11995,7 +12002,7 @@ def _proof_of_no_margin(problem, eps, p):
     return bound if eps > least else 0.0
 
 
-def _exact_loop(G, k, until, alpha, m, method, reads, problem, aims):
+def _max_margin_loop(G, k, until, alpha, m, method, reads, problem, aims):
     """Run one method of the list in every iteration; this is the loop that `max_margin` gives to the driver.
 
     ``method`` and ``reads`` are arrays of one entry: the index of the method of the next iteration, and the `reads` of
@@ -12050,10 +12057,10 @@ def max_margin(
     An iteration minimises alpha' G alpha / 2 - sum_i alpha_i over alpha >= 0 by one method.  The next iteration uses
     the same method as long as that helps.  Then the next method of this list that takes G follows:
 
-    - *Descent*: steps on one weight after another, in random order.  It takes G with rows and slacks, and G over pairs,
-      with rows or without, if there are slacks or more than 20,000 pairs: then a step changes all weights of a point.
-      The method of multipliers adjusts a free bias.  Rows of at most 256 coordinates are left to Newton steps, and
-      three classes with a kernel and a cost to clipped pairs, which are faster.
+    - *Descent*: steps on one weight after another, in random order.  It takes G with rows and slacks.  It takes G over
+      pairs, with rows, or of at most 4,000 points, if there are slacks or more than 20,000 pairs: then a step changes
+      all weights of a point.  The method of multipliers adjusts a free bias.  Rows of at most 256 coordinates are left
+      to Newton steps, and three classes with a kernel and a cost to clipped pairs, which are faster.
     - *Newton steps* in the coordinates of the separator, if every point has slacks and there are fewer than 3,000
       coordinates, and fewer coordinates than points; over pairs with a cost at most 256, counted over all classes.
       Over pairs the equations of each class alone are the preconditioner.  Plain slacks are the limit of a loss that
@@ -12064,7 +12071,7 @@ def max_margin(
       evaluated or whose intercept is free.
     - *Pair steps*, without a cost, on a working set, in single precision, corrected in double precision.
     - *Low rank*: Newton steps by conjugate gradients with a preconditioner of low rank, if every point has a ridge.
-      They run before pair steps if no working set can hold the support.
+      They take the place of pair steps if no working set can hold the support.
     - *Large faces*, without a cost: Newton steps on faces of at most 6,000 points.
     - *Clipped faces*, with a cost: Newton steps on at most 256 weights between 0 and their cost.
 
@@ -12091,7 +12098,7 @@ def max_margin(
 
     Notes
     -----
-    *How a run ends.*  Let s = max_i G_ii, where G is without its ridge.
+    *How a run ends.*  Here G_ii is without the ridge.
 
     - "certified": upper - lower <= tol * upper.
     - "infeasible": p proves that there is no margin above 1e-9 sum_i p_i sqrt(G_ii); over pairs 3e-8 takes the place of
@@ -12188,7 +12195,7 @@ def max_margin(
     interval = functools.partial(_interval, multiply=problem.product)
     result = drive(
         G,
-        _exact_loop,
+        _max_margin_loop,
         (alpha, m, np.array([_next_method(problem, alpha, 0)]), problem.reads),
         lambda alpha, *_: (alpha, alpha),
         (problem, aims),
@@ -12234,7 +12241,7 @@ ALGORITHMS = {
 
 
 # ------------------------------------------------------------------------------------------------------
-# 9.9 witnesses
+# 9.10 witnesses
 # ------------------------------------------------------------------------------------------------------
 #
 # A p >= 0 with p != 0 and Z'p = 0 proves that nothing separates the points with p_i > 0.
@@ -12244,6 +12251,8 @@ ALGORITHMS = {
 #     leave weights only on linearly independent points, which are few.
 # (2) The z_i have rational entries.  Elimination in integers solves Z'p = 0 for these few points.  If p >= 0, this is
 #     the proof, however imprecise (1) was.
+
+_MOST_ENTRIES = 1 << 26  # the most entries of rows that are computed to find witnesses: 0.5 GB
 
 
 class Witnesses(NamedTuple):
@@ -13110,7 +13119,7 @@ class MaxMarginClassifier:
         self.n_iter_ = result.n_iter
         self.interval_ = (result.lower, result.upper)
         self.margin_ = result.lower
-        # A hard margin that is proved to be 0 is refused above.  What is left has a margin above 0, as all slacks have.
+        # Without a margin fit has ended above.  With slacks there is one, however small.
         self.status_ = "rounding" if result.status == "infeasible" else result.status
         # A gap just above tol is no reason to warn.
         if result.upper - result.lower > 2.0 * self.tol * result.upper:

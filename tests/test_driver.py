@@ -542,6 +542,7 @@ def test_a_start_of_another_run_is_refused():
     start = fm.momentum(Z @ Z.T, max_iter=3)
     for call in (
         lambda: fm.gradient_descent(Z @ Z.T, start=start),
+        lambda: fm.snkp(Z @ Z.T, start=fm.snkpvn(Z @ Z.T, max_iter=3)),  # of one loop
         lambda: fm.momentum(Z[1:] @ Z[1:].T, start=start),
         lambda: fm.momentum(Z @ Z.T, start=start._replace(state=("", []))),
     ):
@@ -588,6 +589,18 @@ def test_other_options_of_one_algorithm_take_a_run_on():
     ):
         start = algorithm(G, max_iter=3)
         assert algorithm(G, max_iter=0, start=start, **options).n_iter == start.n_iter
+
+
+@pytest.mark.parametrize("algorithm", [fm.diagonal_descent, fm.inertial_diagonal_descent])
+def test_a_step_given_on_the_way_stays(algorithm):
+    """The default of a run with a start is the step of the start."""
+    G = fm.features(ENDURING, 1, normalize=None)
+    begun = algorithm(G, max_iter=3)
+    given = algorithm(G, max_iter=2, start=begun, step=0.01)
+    same_result(
+        algorithm(G, max_iter=2, start=given),
+        algorithm(G, max_iter=2, start=given, step=0.01),
+    )
 
 
 # ======================================================================================================
