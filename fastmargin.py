@@ -4710,20 +4710,20 @@ def gram(
     """
     X, signs = _points_and_signs(X, y, kernel, intercept)
     is_given = isinstance(kernel, str) and kernel == "precomputed"
-    if is_given and X.shape[0] == X.shape[1]:
+    if is_given and X.shape[0] == X.shape[1]:  # `_kernel_and_points` refuses other shapes
         values, error = _symmetric(np.array(X), "X")  # the user cannot write to this copy
-    kernel, points = _kernel_and_points(X, kernel, normalize, intercept, params)
+    kernel, prepared = _kernel_and_points(X, kernel, normalize, intercept, params)
     if is_given:  # new points are given by their kernel values
-        points = points._replace(rows=np.empty((len(X), 0)))
+        prepared = prepared._replace(rows=np.empty((len(X), 0)))
     is_function = isinstance(kernel, _Function)
     if is_function:
-        values, error = _symmetric(kernel.table(points), "kernel(X, X)")
-    points = _OnDemand(kernel, points, _width_of(X))
+        values, error = _symmetric(kernel.table(prepared), "kernel(X, X)")
+    on_demand = _OnDemand(kernel, prepared, _width_of(X))  # scores new points
     if not (is_given or is_function):
-        values, error = points.without_zeros().dense(), 0.0
+        values, error = on_demand.without_zeros().dense(), 0.0
     matrix = _Matrix(values, error)
     return _gram_over(
-        matrix, points, kernel, _width_of(X), signs, normalize, intercept, ridge, cost
+        matrix, on_demand, kernel, _width_of(X), signs, normalize, intercept, ridge, cost
     )
 
 
@@ -4792,8 +4792,8 @@ def lazy_gram(
             f"lazy_gram takes the name of a kernel or a Kernel, and not kernel={kernel!r}: use gram(X, y, kernel=...)"
         )
     X, signs = _points_and_signs(X, y, kernel, intercept)
-    kernel, points = _kernel_and_points(X, kernel, normalize, intercept, params)
-    store = _OnDemand(kernel, points, X.shape[1]).without_zeros()
+    kernel, prepared = _kernel_and_points(X, kernel, normalize, intercept, params)
+    store = _OnDemand(kernel, prepared, X.shape[1]).without_zeros()
     return _gram_over(store, store, kernel, store.width, signs, normalize, intercept, ridge, cost)
 
 
@@ -5160,13 +5160,13 @@ def _bounded_product(G, v, norm2, m, rounding, reach, relative_lengths=1.0, bias
     return _BoundedProduct(m, error, math.sqrt(norm2), shortest, longest, bias or 0.0)
 
 
-def _ends(separator, soft=None, goal=1.0):
-    """Return an interval around the margin of a separator, rounded outwards.
+def _ends(bounded, soft=None, goal=1.0):
+    """Return an interval around the margin of a `_BoundedProduct`, rounded outwards.
 
     The margin is min_i m_i / ||w||.  With a function ``soft`` it is soft(||w|| / goal, xi / goal), where xi are the
     slacks with which all margins reach ``goal``.
     """
-    m, error, _, shortest, longest, _ = separator
+    m, error, _, shortest, longest, _ = bounded
     if soft is None:
         # If a margin is below 0, its quotient is the lowest at the shortest length.
         least = (m - error).min()
@@ -5253,14 +5253,14 @@ def _minimizing_step(m, rise, ridge, slope, curvature, width=math.inf):
     return t
 
 
-def _with_squared_slacks(G, v, separator):
+def _with_squared_slacks(G, v, bounded):
     """Return [] or [(w, soft, goal)] for `_ends`: v without its ridge, and the goal of its best slacks.
 
     With a ridge, v has the coordinates (w, sqrt(r_i) v_i).  The coordinates sqrt(r_i) v_i are slacks r_i v_i, but other
     slacks are feasible, too: the slacks that bring all margins of w, which are m_i - r_i v_i, to ``goal``.  The proven
     m_i must be above 0, so that lower > 0 means G v > 0.
     """
-    m, error, length, _, longest, _ = separator
+    m, error, length, _, longest, _ = bounded
     total = _total(v)
     if not (np.all(G.ridge) and (m - error).min() > 0.0 and min(length, total) > 0.0):
         return []
@@ -5270,11 +5270,11 @@ def _with_squared_slacks(G, v, separator):
     error = error + _LAST * (np.abs(m) + np.abs(of_slacks))
     longest = math.sqrt(max(longest * longest * (1.0 + _LAST) - square * (1.0 - _LAST), 0.0))
     length = math.sqrt(max(length * length - square, 0.0))
-    w = separator._replace(
+    w = bounded._replace(
         m=m - of_slacks, error=error, length=length, shortest=0.0, longest=longest * (1.0 + _LAST)
     )
     # 2. The best goal, by Newton steps from where margins are near 1.  Any other goal costs only width.
-    unit = separator.length**2 / total
+    unit = bounded.length**2 / total
     least = (w.m - w.error) / unit if unit > 0.0 else np.zeros(m.size)
     if not 0.0 < (least / G.ridge).sum() < math.inf:
         return []
@@ -5313,22 +5313,22 @@ def _best_multiple(m, norm2, cost, y, t):
     return best
 
 
-def _with_plain_slacks(G, v, separator):
+def _with_plain_slacks(G, v, bounded):
     """Return [(w, soft, goal), ...] for `_ends`: w = 0 and the separator v, each with a bias and two goals.
 
     Any bias and any goal are valid: the best ones only make the interval narrow.  If C is large, slacks that are
     rounding errors cost much: so goals that are smaller by 2^-48 are tried, too.
     """
     y = G.free_labels
-    proven = separator.m - separator.error
-    square = separator.longest**2 * (1.0 + _LAST)
+    proven = bounded.m - bounded.error
+    square = bounded.longest**2 * (1.0 + _LAST)
     guess = _largest_multiple(G, v) if v.any() else 1.0
     goals = []
     if square > 0.0 and v.any():
         guess = min(float(np.abs(v).sum()) / square, guess)
         t = _best_multiple(proven, square, G.cost, y, guess)
         goals = [1.0 / t] if t > 0.0 else []
-    tried = [(_no_product(v.size), 1.0 / guess), *((separator, goal) for goal in goals)]
+    tried = [(_no_product(v.size), 1.0 / guess), *((bounded, goal) for goal in goals)]
     soft = _margin_with_slacks(G)
     found = []
     for w, goal in tried:
@@ -5341,13 +5341,13 @@ def _with_plain_slacks(G, v, separator):
     return found
 
 
-def _lower_end(G, v, separator):
+def _lower_end(G, v, bounded):
     """Return (lower, computed, bias): the largest margin that weights v prove, the computed margin, and its bias."""
     # 1. min_i (G v)_i / ||v||_G, or with slacks
     if G._has_cost:
-        found = _with_plain_slacks(G, v, separator)
+        found = _with_plain_slacks(G, v, bounded)
     else:
-        found = [(separator,), *_with_squared_slacks(G, v, separator)]
+        found = [(bounded,), *_with_squared_slacks(G, v, bounded)]
     lowers = [_ends(*of)[0] for of in found]
     best = int(np.argmax(lowers))  # the place of a NaN, if there is one, because a NaN must show
 
