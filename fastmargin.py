@@ -310,7 +310,7 @@ class Result(NamedTuple):
     iterates : array, shape (checkpoints, n), or None
         With keep_iterates=True, alpha at every row of the trace.  None in the partial results that a callback sees.
     state : tuple
-        (name of the loop, its arrays); ``start=result`` continues from these arrays.
+        (name of the algorithm, arrays of its loop); ``start=result`` continues from these arrays.
     separator : array, shape (d,), for pairs (n_classes, d), or None
         The coordinates of the separator, if `max_margin` found one that weights in double precision cannot represent,
         as for columns of very different scales.  `Gram.decision_function` then takes it in place of alpha.
