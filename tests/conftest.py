@@ -21,6 +21,11 @@ runs that all of them share.
 """
 
 import hashlib
+import os
+
+# Processes that run tests beside each other would wait for each other's threads.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import matplotlib
 import numpy as np
@@ -31,6 +36,14 @@ import reproduce as rp
 from figures import harness, studies
 
 FONTS = matplotlib.get_cachedir()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Each process takes whole files, because tests of one file compile the same functions."""
+    from xdist.scheduler import LoadFileScheduling
+
+    return LoadFileScheduling(config, log)
 
 
 @pytest.fixture(scope="module")
