@@ -10116,6 +10116,13 @@ def _is_in_single_range(K):
 # ------------------------------------------------------------------------------------------------------
 
 
+def _widened(A, size):
+    """Return a square array of that many rows that begins with A."""
+    wider = np.empty((size, size), A.dtype)
+    wider[: len(A), : len(A)] = A
+    return wider
+
+
 def _violations(alpha, m, lengths):
     """Return max(-g, min(g, x)), or -g if x = 0, which also orders the points that do not violate."""
     g = (m - 1.0) / lengths
@@ -10555,13 +10562,6 @@ def _by_clipped_pairs(problem, aims, alpha, m, gap):
 # point leaves the face.
 
 _PIVOT = 1e-8  # a point whose pivot is at most this depends on the points of the face
-
-
-def _widened(A, size):
-    """Return a square array of that many rows that begins with A."""
-    wider = np.empty((size, size), A.dtype)
-    wider[: len(A), : len(A)] = A
-    return wider
 
 
 @register_jitable
