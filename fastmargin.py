@@ -317,7 +317,8 @@ class Result(NamedTuple):
     note : str
         If the status is "rounding": the gap to which rounding limits the interval, and which G would be more precise.
     bias : float
-        The best bias of alpha, with which lower is proved; 0 unless the intercept is free.
+        The best bias of alpha, with which lower is proved; 0 unless the intercept is free.  It belongs to the points
+        minus `Gram.origin`: for the points themselves the bias of w is bias - <w, origin>.
 
     See Also
     --------
@@ -2702,8 +2703,9 @@ class Gram:
         rho = max_{w, b} min_i y_i (<w, x_i> + b) / ||w|| = min_p ||p||_G.
 
     `max_margin` takes such a G, and so do `momentum`, `gradient_descent` and `normalized_gradient_descent` with their
-    default options.  These take a softmax in each class, with weight 1/2: it is the gradient of
-    min_b ln sum_i exp(-m_i - b y_i).
+    default options.  These algorithms minimise over b, too: `momentum` and
+    `normalized_gradient_descent` take the gradient of min_b ln sum_i exp(-m_i - b y_i), which is a softmax in each
+    class, with weight 1/2, and `gradient_descent` that of min_b sum_i exp(-m_i - b y_i) / n.
 
     Examples
     --------
@@ -5507,8 +5509,8 @@ def certificate(
     alpha : array, shape (n,)
         Any weights.
     p : array, shape (n,)
-        A point of the simplex; it is divided by its sum.  With a free intercept, half of its weight must be in each
-        class.
+        A point of the simplex.  Its sum must be 1 up to rounding, and p is divided by its sum.  With a free intercept,
+        half of its weight must be in each class.
     precise : bool
         Use products in twice the working precision if G has them.  They take several times longer.
 
@@ -5713,9 +5715,8 @@ def _refuse_other_shape(G, w, shape):
         remedy = f": np.reshape(w, {shape})"
     if G.free_labels is None and w.shape == (shape[0] + 1,):
         remedy = '; for a bias make G with intercept="free"'
-    raise ValueError(
-        f"w must have shape {shape}{with_bias} and not be 0; got shape {w.shape}{remedy}"
-    )
+    got = f"shape {w.shape}" if w.any() else "zeros"
+    raise ValueError(f"w must have shape {shape}{with_bias} and not be 0; got {got}{remedy}")
 
 
 def _margin_of_weights(G, w, support):
@@ -5833,8 +5834,8 @@ def _margins_of(G, w):
 def contradiction(X: Any, y: ArrayLike) -> tuple[int, int] | None:
     """Find two equal points with different labels.  No kernel separates them, so that rho <= 0 in exact arithmetic.
 
-    The status "infeasible" only says that no margin is above some eps.  For the linear kernel and "poly", `witnesses`
-    proves more.
+    The status "infeasible" only says that no margin is above some eps.  For the linear kernel, `witnesses` proves
+    more.
 
     Parameters
     ----------
@@ -6063,7 +6064,7 @@ def drive(
     separates : bool
         True if the run ends as "separated" when lower > 0.
     takes_free : bool
-        True if G may have a free intercept; then p must have half of its weight in each class.
+        True if G may have a free intercept; then p must have weight in each class, and each half is scaled to 1/2.
     takes_cost : bool
         True if G may have a cost; then the interval is that of rho_C, see `Gram.with_cost`.
     products : callable
@@ -6268,7 +6269,8 @@ def _runner(G, loop, state, parameters):
             reached = loop(G, k, until, *state, *others)
         if not (isinstance(reached, (int, np.integer)) and k <= reached <= until):
             raise ValueError(
-                f"loop must return the iteration that it reached, from {k} to {until}; got {reached!r}"
+                f"loop must return the iteration that it reached, from k = {k} to until = {until} (if they are "
+                f"equal, it makes no iteration); got {reached!r}"
             )
         return int(reached)
 
@@ -7329,8 +7331,9 @@ def gradient_descent(
     Notes
     -----
     p = alpha / sum alpha.  If rho > 0, the margin grows towards rho, and the gap is of order 1/ln t (Soudry et al.
-    2018).  If sum_i l'(-m_i) exceeds e^300, e^300 takes its place, so that nothing overflows.  An iteration costs one
-    product.
+    2018).  With a free intercept, a step follows the gradient of the least risk over all biases, which differs from
+    gradient descent in (w, b).  If sum_i l'(-m_i) exceeds e^300, e^300 takes its place, so that nothing overflows.  An
+    iteration costs one product.
 
     Examples
     --------
@@ -12119,9 +12122,10 @@ def max_margin(
     *With a ridge* the interval has the best slacks of alpha, as `certificate` says, so that descent, Newton steps and
     the low rank need half the digits.
 
-    *With a cost* alpha has the scale of a support vector machine, 0 <= alpha_i <= C_i: up to tol, y_i alpha_i and
-    ``bias`` are the ``dual_coef_`` and ``intercept_`` of `sklearn.svm.SVC`.  The iterates that keep_iterates keeps have
-    the sum 1.  With a cost there always is a margin, so that no run ends as "infeasible".
+    *With a cost* alpha has the scale of a support vector machine, 0 <= alpha_i <= C_i: up to tol, y_i alpha_i are the
+    ``dual_coef_`` of `sklearn.svm.SVC`, and ``bias`` is its ``intercept_`` for the points minus `Gram.origin`.  The
+    iterates that keep_iterates keeps have the sum 1.  With a cost there always is a margin, so that no run ends as
+    "infeasible".
 
     *Weights as start.*  If ``start`` is an array of n weights of at least 0, a new run begins with these weights.  They
     may be the alpha of the same points at another ridge or cost.  If a point without slacks is 0 and the intercept

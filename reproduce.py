@@ -456,9 +456,11 @@ def ji21_fig2(run, digits, steps, step):
 @ji21_fig2.drawing
 def _(table, margins, errors):
     margins.sharex(errors)
+    has_errors = (table["test_error"] > 0.0).all()
+    plot = errors.loglog if has_errors else errors.semilogx
     for method, rows in groups(table, "method"):
         margins.semilogx(rows["t"], rows["margin"], label=method, **LOOKS[method])
-        errors.loglog(rows["t"], 100 * rows["test_error"], label=method, **LOOKS[method])
+        plot(rows["t"], 100 * rows["test_error"], label=method, **LOOKS[method])
     momentum = where(table, method="momentum")
     ends = momentum["margin"], momentum["upper"]
     look = {"color": BLUE, "alpha": 0.15, "linewidth": 0}
@@ -475,7 +477,8 @@ def _(table, margins, errors):
     words = f"{least[1]:.1f} % at t = {least[0]:,.0f}"
     note(errors, least[0], 0.85 * least[1], words, color=BLUE, ha="center")
     errors.set(xlabel="iteration t", ylabel="test error in %", ylim=(2.5, 60))
-    plain(errors.yaxis, 3, 4, 5, 7, 10, 20, 30, 50)
+    if has_errors:
+        plain(errors.yaxis, 3, 4, 5, 7, 10, 20, 30, 50)
     for ax in (margins, errors):
         plain(ax.xaxis)
         ax.margins(x=0)

@@ -149,6 +149,10 @@ class Figure:
     def compute(self, run, own, quick=False):
         """Return the Table of a run, with sizes of one's own."""
         self.check(run)
+        if run.points and "digits" in own:
+            raise DataError(
+                "digits chooses images of MNIST, which your points replace: leave it out"
+            )
         sizes = dict(self.sizes)
         if self.sample and not run.points:
             for name in self.data:

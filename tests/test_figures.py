@@ -403,6 +403,21 @@ def test_own_points_stand_for_the_data_of_a_figure(key):
     assert len(fig.axes) == 2
 
 
+@pytest.mark.filterwarnings("error")
+def test_points_without_test_errors_are_drawn():
+    """On an axis that has 0.  And digits, which own points replace, are refused."""
+    y = np.repeat([0, 1], 30)
+    X = np.random.default_rng(0).normal(size=(60, 2)) + 9.0 * (2 * y[:, None] - 1)
+    figure = harness.FIGURES["ji21:fig2"]
+    table = figure(data=(X, y), steps=20)
+    assert (table["test_error"][table["t"] == 20] == 0).all()
+    fig = figure.draw(table)
+    assert fig.axes[1].get_yscale() == "linear" and fig.axes[1].get_ylim()[0] <= 0
+    fig.draw_without_rendering()
+    with pytest.raises(harness.DataError, match="digits"):
+        figure(data=(X, y), digits=(6, 7))
+
+
 def test_points_that_no_plane_separates_have_no_gap():
     """Drawn is how far the worst point is on its wrong side."""
     figure = harness.FIGURES["ji21:fig1"]

@@ -38,6 +38,21 @@ KINDS = {
 }
 
 
+@pytest.mark.parametrize("cost", [np.inf, 1.0])
+@pytest.mark.parametrize("shift", [0.0, 1e3])
+def test_the_normal_and_the_bias_of_a_plane_are_those_of_the_points_as_given(shift, cost):
+    """The bias of a result belongs to the points minus G.origin."""
+    rng = np.random.default_rng(81)
+    y = np.repeat([-1.0, 1.0], 30)
+    X = rng.normal(size=(60, 2)) + 4.0 * y[:, None] + shift
+    G = fm.features(X, y, normalize=None, intercept="free", cost=cost)
+    assert (G.origin is None) == (shift == 0.0)
+    result = fm.max_margin(G)
+    w = result.alpha @ G.coordinates()
+    b = result.bias - (0.0 if G.origin is None else w @ G.origin)
+    np.testing.assert_allclose(X @ w + b, G.decision_function(result, X), atol=1e-9)
+
+
 def both_classes(rng, n):
     return np.append([1.0, -1.0], rng.choice([-1.0, 1.0], n - 2))
 
