@@ -603,6 +603,20 @@ def test_a_step_given_on_the_way_stays(algorithm):
     )
 
 
+@pytest.mark.parametrize("off", [15.0, -15.0])
+def test_what_a_loop_holds_may_be_off_by_16_roundings_an_iteration(off):
+    """The interval of a checkpoint holds nevertheless, where one of its ends is the margin and the other is far."""
+    k = 10**9
+    error = off * 2.0**-53 * k
+    best, other = np.array([0.5, 0.5]), np.array([0.99, 0.01])
+    alpha, p = (best, other) if off > 0.0 else (other, best)
+    state = (alpha, p, alpha + error, p + error)
+    result = drive(idle, state, lambda *state: state, max_iter=2 * k, trace_at=[k])
+    row = result.trace[1]
+    assert row["iteration"] == k
+    assert row["lower"] <= np.sqrt(0.5) <= row["upper"]
+
+
 # ======================================================================================================
 # HOW A RUN ENDS
 # ======================================================================================================
