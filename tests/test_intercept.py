@@ -38,6 +38,20 @@ KINDS = {
 }
 
 
+@pytest.mark.parametrize(
+    "algorithm", [fm.momentum, fm.gradient_descent, fm.normalized_gradient_descent]
+)
+def test_a_first_step_from_equal_classes_is_that_without_a_bias(algorithm):
+    """Because b = 0 has the least risk at alpha = 0."""
+    rng = np.random.default_rng(82)
+    y = np.repeat([-1.0, 1.0], 8)
+    Z = rng.normal(size=(16, 3))
+    K = fm.gram(Z @ Z.T, kernel="precomputed", normalize=None, intercept="free").signed(y)
+    one = algorithm(K, max_iter=1).alpha
+    other = algorithm(K.dense(), max_iter=1).alpha
+    np.testing.assert_allclose(one, other, rtol=1e-12)
+
+
 @pytest.mark.parametrize("cost", [np.inf, 1.0])
 @pytest.mark.parametrize("shift", [0.0, 1e3])
 def test_the_normal_and_the_bias_of_a_plane_are_those_of_the_points_as_given(shift, cost):
