@@ -726,7 +726,7 @@ def test_what_a_loop_must_return(answer):
     check_raises(
         lambda: drive(lambda G, k, until, a: answer, (np.ones(2),), max_iter=3),
         ValueError,
-        ["loop must return the iteration that it reached, from 0 to 0", repr(answer)],
+        ["loop must return the iteration that it reached, from k = 0 to until = 0", repr(answer)],
     )
 
 
