@@ -510,6 +510,20 @@ def test_a_start_of_another_problem_or_algorithm_is_refused_with_a_remedy():
         )
 
 
+@pytest.mark.parametrize("r", [0.0, 0.5, -0.5])
+def test_a_clipped_step_is_the_minimum_of_its_pair(r):
+    """Of x'Hx / 2 - v'x along (1, -1): nothing violates afterwards."""
+    H = np.zeros((2, 2 + 64), np.float32)
+    H[:, :2] = [[1.0, r], [r, 1.0]]
+    x = np.zeros(2)
+    v = np.array([1.0, -1.0], np.float32)
+    steps, worst = fm._clipped_steps(
+        H, x, v, np.full(2, -9.0), np.full(2, 9.0), np.float32(1e-6), 1
+    )
+    assert steps == 1 and worst <= 1e-6
+    np.testing.assert_allclose(x, [1.0 / (1.0 - r), -1.0 / (1.0 - r)], rtol=1e-6)
+
+
 @pytest.mark.parametrize("C", [1e3, 1e4])
 def test_noise_and_a_large_cost_are_certified(C):
     """Turns of clipped steps that gain slowly go on."""
