@@ -276,8 +276,9 @@ class Result(NamedTuple):
     Attributes
     ----------
     alpha : array, shape (n,)
-        Weights of the predictor f = sum_i alpha_i y_i phi(x_i); their scale depends on the algorithm.  For `winnow`,
-        `norm_margin` and `steepest_descent`, alpha is the separator w, (d,) or (k, d).
+        Weights of the predictor f = sum_i alpha_i y_i phi(x_i); their scale depends on the algorithm.  With a cost it
+        is that of the f whose objective proves lower.  For `winnow`, `norm_margin` and `steepest_descent`, alpha is the
+        separator w, (d,) or (k, d).
     p : array, shape (n,)
         Dual certificate, a point of the simplex: no margin is above ||p||_G.
     lower, upper : float
@@ -5100,18 +5101,20 @@ class Bounds(NamedTuple):
     ----------
     lower, upper : float, lower <= rho <= upper
     blur : float, the part of upper - lower that is due to rounding; lower counts only if its margin is above 0
-    bias : float, the best bias of alpha; 0 unless the intercept is free
+    bias : float, the best bias of multiple alpha; 0 unless the intercept is free
+    multiple : float, with a cost, the multiple of alpha whose objective proves lower; 1 without a cost
 
     Examples
     --------
     >>> fm.Bounds(0.4, 0.5, blur=1e-15)
-    Bounds(lower=0.4, upper=0.5, blur=1e-15, bias=0.0)
+    Bounds(lower=0.4, upper=0.5, blur=1e-15, bias=0.0, multiple=1.0)
     """
 
     lower: float
     upper: float
     blur: float
     bias: float = 0.0
+    multiple: float = 1.0
 
 
 class _BoundedProduct(NamedTuple):
@@ -5344,7 +5347,8 @@ def _with_plain_slacks(G, v, bounded):
 
 
 def _lower_end(G, v, bounded):
-    """Return (lower, computed, bias): the largest margin that weights v prove, the computed margin, and its bias."""
+    """Return (lower, computed, bias, multiple): the largest margin that weights v prove, the computed margin, and the
+    bias and the multiple of v that prove it."""
     # 1. min_i (G v)_i / ||v||_G, or with slacks
     if G._has_cost:
         found = _with_plain_slacks(G, v, bounded)
@@ -5359,7 +5363,13 @@ def _lower_end(G, v, bounded):
 
     # 3. A computed margin of at most 0 decides nothing, and its rounding would only ask for more products.
     computed = max(_ends(w.as_computed(), *others)[0] for w, *others in found)
-    return lower, computed if computed > 0.0 else lower, found[best][0].bias
+    computed = computed if computed > 0.0 else lower
+    if not G._has_cost:
+        return lower, computed, found[best][0].bias, 1.0
+    # 4. The f with this objective: 0 v if no multiple of v is better than w = 0, the first two that are found
+    best = 2 + int(np.argmax(lowers[2:])) if found[2:] else best
+    w, _, goal = found[best]
+    return lower, computed, w.bias / goal, 1.0 / goal if found[2:] else 0.0
 
 
 def _largest_multiple(G, v):
@@ -5478,20 +5488,23 @@ def _interval(G, alpha, p, precise=False, held=None, drift=0.0, multiply=None):
             return Bounds(-math.inf, math.inf, math.inf)
     (v, of_alpha), (u, of_p), total = found
     # 1. The ends, and blur: their distance minus that of the computed ends
-    multiple = _largest_multiple(G, u)
-    upper = float(_upper_end(total, of_p.longest, multiple) * (1.0 + _LAST))
-    lower, computed, bias = _lower_end(G, v, of_alpha)
-    gap = max(float(_upper_end(total, of_p.length, multiple)) - computed, 0.0)
+    largest = _largest_multiple(G, u)
+    upper = float(_upper_end(total, of_p.longest, largest) * (1.0 + _LAST))
+    lower, computed, bias, multiple = _lower_end(G, v, of_alpha)
+    gap = max(float(_upper_end(total, of_p.length, largest)) - computed, 0.0)
     if lower > upper and held is None:
         raise ValueError(
             f"G is not positive semi-definite: lower = {lower:g} exceeds upper = {upper:g}; give another kernel, or a "
             "ridge"
         )
-    # 2. Scale the bias from v to alpha; v is a multiple of alpha.
-    if bias != 0.0 and v.any():
-        largest = np.abs(v).argmax()
-        bias *= float(alpha[largest]) / float(v[largest])
-    return Bounds(lower, upper, upper - lower - gap, float(bias))
+    # 2. v is a multiple of alpha.
+    if v.any():
+        i = np.abs(v).argmax()
+        if G._has_cost:
+            multiple *= float(v[i]) / float(alpha[i])
+        else:
+            bias *= float(alpha[i]) / float(v[i])
+    return Bounds(lower, upper, upper - lower - gap, float(bias), float(multiple))
 
 
 def certificate(
@@ -6145,7 +6158,7 @@ def drive(
     def result(status, kept=None):
         note = _note_on_rounding(G, bounds) if status == "rounding" else ""
         return Result(
-            alpha=alpha.copy(),
+            alpha=bounds.multiple * alpha,
             p=p.copy(),
             lower=bounds.lower,
             upper=bounds.upper,
@@ -12122,10 +12135,10 @@ def max_margin(
     *With a ridge* the interval has the best slacks of alpha, as `certificate` says, so that descent, Newton steps and
     the low rank need half the digits.
 
-    *With a cost* alpha has the scale of a support vector machine, 0 <= alpha_i <= C_i: up to tol, y_i alpha_i are the
-    ``dual_coef_`` of `sklearn.svm.SVC`, and ``bias`` is its ``intercept_`` for the points minus `Gram.origin`.  The
-    iterates that keep_iterates keeps have the sum 1.  With a cost there always is a margin, so that no run ends as
-    "infeasible".
+    *With a cost* alpha and ``bias`` are those of the f whose objective proves lower: f(x) = sum_i alpha_i y_i K(x_i, x)
+    + bias.  As tol falls, y_i alpha_i become the ``dual_coef_`` of `sklearn.svm.SVC`, and ``bias`` its ``intercept_``
+    for the points minus `Gram.origin`; alpha_i may exceed C_i as long as there is a gap.  The iterates that
+    keep_iterates keeps have the sum 1.  With a cost there always is a margin, so that no run ends as "infeasible".
 
     *Weights as start.*  If ``start`` is an array of n weights of at least 0, a new run begins with these weights.  They
     may be the alpha of the same points at another ridge or cost.  If a point without slacks is 0 and the intercept
@@ -12186,16 +12199,7 @@ def max_margin(
             alpha[side[np.argmin(problem.diagonal[side])]] = 1.0
     problem.finish(alpha, m)
     problem.reads[0] = 0.0  # the first product does not count
-    # 3. With a cost, scale results to the separator whose margins are 1.
-    callback = options.get("callback")
-
-    def in_scale(result):
-        t = _dual_multiple(alpha, m, problem.cost) / problem.scale
-        return result._replace(alpha=result.alpha * t, bias=result.bias * t)
-
-    if problem.cost is not None and callable(callback):
-        options["callback"] = lambda result: callback(in_scale(result))
-    # 4. The run.  Its certificates reuse the product with which an iteration ends.
+    # 3. The run.  Its certificates reuse the product with which an iteration ends.
     interval = functools.partial(_interval, multiply=problem.product)
     result = drive(
         G,
@@ -12213,10 +12217,10 @@ def max_margin(
         interval=interval,
         **options,
     )
-    # 5. If the weights have too few digits, search for the coordinates of the separator.
+    # 4. If the weights have too few digits, search for the coordinates of the separator.
     if result.status in ("rounding", "infeasible") and _may_search(problem, result.status):
-        return _search_for_separator(problem, tol, result, callback)
-    return result if problem.cost is None else in_scale(result)
+        return _search_for_separator(problem, tol, result, options.get("callback"))
+    return result
 
 
 # The algorithms for the margin of G, by name
@@ -12849,7 +12853,8 @@ class MaxMarginClassifier:
         f(x) = sum_i dual_coef_i K(x_i, x) + intercept_.  With normalize="unit" this is divided by sqrt(K(x, x) + c^2),
         except for a free bias.  dual_coef_i is t a_i times the normaliser of x_i, which is 1 if normalize is None.
         Here a_i is y_i result_.p_i for two classes, and the class coefficient T_ci of `pair_gram` for several, and
-        t > 0 is one number.  For two classes with the hinge loss t |a_i| is at most C w_i.
+        t > 0 is one number.  For two classes with the hinge loss t |a_i| is at most C w_i, up to a factor that tends to
+        1 as tol falls.
     coef_ : array, shape (1, d) or (n_classes, d)
         Only with the linear kernel: coef_ x is the sum in f(x), and coef_ is sum_i dual_coef_i x_i.  If
         result_.separator is not None, coef_ is this separator in the units of X, and dual_coef_ only approximates it.
@@ -13254,7 +13259,7 @@ class MaxMarginClassifier:
         """Return (v, t): f has the weights t v.
 
         Without slacks t makes the least margin of f equal to 1: that of p is lower ||p||_G, and ||p||_G is upper.
-        With a cost the solver has scaled v, and t is 1.  With squared slacks t minimises the objective with the slacks
+        With a cost alpha has the scale of f, and t is 1.  With squared slacks t minimises the objective with the slacks
         max(0, 1 - t m_i), for the margins m without the ridge, because at a large C the slacks r_i v_i have lost their
         digits.
         """

@@ -235,6 +235,24 @@ def test_many_points_need_no_matrix():
     assert chosen.status_ == "certified" and chosen.score(X[::50], y[::50]) == 1.0
 
 
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+@pytest.mark.parametrize("tol", [1e-6, 1e-3])
+@pytest.mark.parametrize("C", [1e-4, 1e-3, 1e-2, 0.1, 10.0])
+def test_the_interval_is_that_of_the_classifier_itself(C, tol, loss):
+    """For few points of a class and a small C, too, where the bias decides: the objective of f is what lower proves."""
+    for seed in range(6):
+        rng = np.random.default_rng([95, seed])
+        y = np.where(rng.random(200) < 0.12, 1.0, -1.0)
+        X = rng.normal(size=(200, 4)) + 0.7 * rng.normal(size=4) * (y[:, None] > 0)
+        chosen = fm.MaxMarginClassifier("linear", C=C, tol=tol, loss=loss).fit(X, y)
+        w = chosen.coef_[0]
+        slacks = np.maximum(1.0 - y * chosen.decision_function(X), 0.0)
+        losses = slacks if loss == "hinge" else slacks**2
+        objective = 0.5 * w @ w + C * losses.sum()
+        assert 1.0 / np.sqrt(2.0 * objective) >= chosen.interval_[0] * (1.0 - 1e-9)
+        assert 1.0 / np.sqrt(2.0 * objective) <= chosen.interval_[1] * (1.0 + 1e-9)
+
+
 # ======================================================================================================
 # WEIGHTS
 # ======================================================================================================
