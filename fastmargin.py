@@ -13011,8 +13011,8 @@ class MaxMarginClassifier:
         Warns
         -----
         UserWarning
-            `max_margin` has not certified the margin to twice tol; or there are more than 20 points, and more than half
-            as many classes as points.
+            `max_margin` has not certified the margin to twice tol; a bias alone is optimal to tol; or there are more
+            than 20 points, and more than half as many classes as points.
         """
         self._forget_fit()
         try:
@@ -13249,6 +13249,11 @@ class MaxMarginClassifier:
         self.dual_coef_ = multiple * scores.common * coefficients
         self.intercept_ = of_constant + self._bias_
         # 3. Set the points of the support.
+        if support.size == 0:
+            _warn(
+                "f is constant: to tol, no function of X has a smaller objective than a bias, so that all points are "
+                'predicted as one class; give a larger C, another kernel or class_weight="balanced"'
+            )
         self.support_ = data.rows[support]
         self.n_support_ = np.bincount(data.labels[support], minlength=n_classes)
         vectors = X[:0, :0] if self._has_kernel("precomputed") else X[support]

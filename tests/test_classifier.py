@@ -235,6 +235,20 @@ def test_many_points_need_no_matrix():
     assert chosen.status_ == "certified" and chosen.score(X[::50], y[::50]) == 1.0
 
 
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_where_a_bias_alone_is_optimal_f_is_constant_with_a_warning(kernel):
+    """One point among its mirror images, which are of the other class."""
+    X = np.array([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0], [0.0, 0.0]])
+    y = np.array([0, 0, 0, 0, 1])
+    if kernel == "rbf":  # all points are equal for it
+        X = np.ones((5, 1))
+    with pytest.warns(UserWarning, match="f is constant.*larger C"):
+        chosen = fm.MaxMarginClassifier(kernel, gamma=1.0, C=1.0).fit(X, y)
+    assert chosen.support_.size == 0 and (chosen.predict(X) == 0).all()
+    assert np.ptp(chosen.decision_function(X)) == 0.0
+    assert chosen.interval_[1] == pytest.approx(0.5, rel=1e-5)  # the objective is 2 C
+
+
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 @pytest.mark.parametrize("tol", [1e-6, 1e-3])
 @pytest.mark.parametrize("C", [1e-4, 1e-3, 1e-2, 0.1, 10.0])
