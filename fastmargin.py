@@ -13410,8 +13410,8 @@ def _fill_cache():
     """Compile what the usual calls need, and print a line for each step and where the compiled code is kept."""
     # With so many points threads share a product, and points so far apart have a margin.
     rng = np.random.default_rng(0)
-    labels = rng.integers(0, 3, 1500)
-    X = rng.normal(size=(1500, 300)) + 6.0 * np.eye(3, 300)[labels]
+    labels = rng.integers(0, 4, 1500)
+    X = rng.normal(size=(1500, 300)) + 6.0 * np.eye(4, 300)[labels]
     signs = np.where(labels > 0, 1, -1)
     print("compiling gram and features", flush=True)
     representations = (gram(X[:50], signs[:50]), gram(X, signs), features(X, signs))

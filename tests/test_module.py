@@ -450,7 +450,7 @@ PROCESSES = textwrap.dedent('''
             for G in (grams["rbf"], fm.features(X, y)):
                 for name in ("momentum", "gradient_descent"):
                     result = fm.ALGORITHMS[name](G, max_iter=20)
-                    found[n, type(G).__name__, name] = result.alpha, result.p, result.lower, result.upper
+                    found[n, type(G.store).__name__, name] = result.alpha, result.p, result.lower, result.upper
             state = np.full(n, 1 / n), np.zeros(n)
             result = fm.drive(G, own, state, lambda alpha, m: (alpha, alpha), max_iter=20)
             found[n, "own"] = result.alpha, *fm.certificate(G, result.alpha, result.p)

@@ -1380,7 +1380,8 @@ def test_a_renamed_script_runs_itself(tmp_path, monkeypatch):
 SLOW_FIGURE = """
 import sys, time
 from figures import harness
-SAY = "import os, sys, time; print(os.getpid(), flush=True); "
+# In one piece, or the lines of two processes may mix.
+SAY = "import os, sys, time; os.write(1, (str(os.getpid()) + chr(10)).encode()); "
 @harness.figure('slow', 'sleeps', minutes=1)
 def slow(run):
     '''Caption.'''
