@@ -729,6 +729,13 @@ def test_fitting_again_forgets_what_was():
     assert again is chosen and set(vars(again)) == set(vars(fresh)) and again.n_features_in_ == 3
 
 
+def test_a_fit_that_fails_leaves_nothing_of_the_one_before():
+    chosen = fm.MaxMarginClassifier().fit(X2, Y2)
+    with pytest.raises(ValueError):
+        chosen.fit(X2, np.ones(len(Y2)))
+    assert set(vars(chosen)) == set(chosen.get_params())
+
+
 @pytest.mark.parametrize("label", [(0, 7), (True, False), (-1.0, 2.0), ("x", "yy"), (b"x", b"y")])
 def test_labels_of_any_type_are_predicted_in_their_type(label):
     y = np.array(label)[(Y2 > 0).astype(int)]
