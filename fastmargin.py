@@ -5938,7 +5938,7 @@ def _operator_norm(G):
 # `norm_margin`, `steepest_descent` and `max_margin` are Python functions instead, with objects as parameters.
 
 _TAKES_FREE = (
-    "`max_margin`, and `momentum`, `gradient_descent` and `normalized_gradient_descent` by default"
+    "`max_margin`, or, by default, `momentum`, `gradient_descent` or `normalized_gradient_descent`"
 )
 
 # An iteration may add this share of s ||v||_1 to the error of a G v that a loop updates: 16 roundings.
@@ -6129,8 +6129,8 @@ def drive(
     G = _checked(G)
     if G.free_labels is not None and not takes_free:
         raise ValueError(
-            f'G has intercept="free", which this algorithm does not take: use {_TAKES_FREE}; or make G with '
-            "intercept=1.0, for a penalised bias, or without an intercept"
+            f'G has intercept="free", which this algorithm does not take with these options: use {_TAKES_FREE}; or '
+            "make G with intercept=1.0, for a penalised bias, or without an intercept"
         )
     if G._has_cost and not takes_cost:
         raise ValueError(
@@ -8302,11 +8302,11 @@ def _extend(G, span, sqrt_s, negligible):
         w = G._lift(q) / sqrt_s
         t = span.coordinates @ w
         w -= t @ span.coordinates
-        again = span.coordinates @ w
-        w -= again @ span.coordinates
+        correction = span.coordinates @ w
+        w -= correction @ span.coordinates
         m = G._margins(w) / sqrt_s
         norm2 = w @ w
-        residual = q - (t + again) @ span.weights
+        residual = q - (t + correction) @ span.weights
     else:
         t = span.margins @ q
         residual = q - t @ span.weights
@@ -8314,11 +8314,11 @@ def _extend(G, span, sqrt_s, negligible):
         m = np.empty(q.size)
         product(G, residual, m)
         m /= sqrt_s * sqrt_s
-        again = span.margins @ residual
-        residual -= again @ span.weights
-        m -= again @ span.margins
+        correction = span.margins @ residual
+        residual -= correction @ span.weights
+        m -= correction @ span.margins
         norm2 = max(residual @ m, 0.0)
-    t += again
+    t += correction
     r = math.sqrt(norm2)
     if norm2 <= negligible or t.size == min(m.size, w.size):
         return np.append(r, t), 0.0
@@ -9347,10 +9347,8 @@ def _descent_weights(m, logistic, q):
         _softmax(m, q)
 
 
-def _steepest_descent_loop(
-    G, k, until, w, m, q, mean, alpha, game, logistic, decay, step, momentum
-):
-    """Go along the steepest direction for the running mean of Z'q; alpha is the sum of theta q / N*(Z'q)."""
+def _steepest_descent_loop(G, k, until, w, m, q, mean, p, game, logistic, decay, step, momentum):
+    """Go along the steepest direction for the running mean of Z'q; p is the sum of theta q / N*(Z'q)."""
     norm = game.norm
     while k < until:
         u = game.image(q)
@@ -9358,7 +9356,7 @@ def _steepest_descent_loop(
         mean += (1.0 - momentum) * u
         theta = step / (k + 1.0) ** decay
         w += theta * norm.steepest(mean)
-        alpha += theta * q / max(norm.dual(u), _EPS)
+        p += theta * q / max(norm.dual(u), _EPS)
         m[:] = game.power * game.margins(w)
         _refuse_overflow(m, place=f" at iteration {k + 1}")
         _descent_weights(m, logistic, q)
@@ -9450,7 +9448,7 @@ def steepest_descent(
     game = _norm_game(Z, norm, labels)
     n = len(game.G)
     w, mean = np.zeros((2, *game.shape))
-    m, alpha = np.zeros((2, n))
+    m, p = np.zeros((2, n))
     q = np.full(n, 1.0 / n)
     if given is not None:
         w = _given_separator(given, "start", game)
@@ -9460,8 +9458,8 @@ def steepest_descent(
     return drive(
         game.G,
         _steepest_descent_loop,
-        (w, m, q, mean, alpha),
-        lambda w, m, q, mean, alpha: (w, alpha),
+        (w, m, q, mean, p),
+        lambda w, m, q, mean, p: (w, p),
         (game, logistic, decay, step / game.longest_row(), momentum),
         max_iter=max_iter,
         tol=tol,
@@ -9680,7 +9678,7 @@ class _Problem:
     descent : how steps on one weight after another read this problem, a key of ``_DESCENTS``, or None if they cannot
     free_labels : y if the intercept is free, else None
     shift : h, or None for 0, as before `begin` and after `finish`
-    origin, penalty : the v of the origin Z'v, and the k, that `begin` chose; None and 0.0 before
+    origin_weights, penalty : the v of the origin Z'v, and the k, that `begin` chose; None and 0.0 before
     sides : index arrays of points, each of which has the same share of the weight: all points, or the two classes
     lengths : the length_i of the G that is read
     relative_lengths : the lengths that rounding errors of G are relative to, see `Rounding`
@@ -9716,7 +9714,7 @@ class _Problem:
         )
         self.free_labels = G.free_labels
         self.shift = None
-        self.origin = None
+        self.origin_weights = None
         self.penalty = 0.0
         self.sides = [np.arange(self.n)]
         if self.free_labels is not None:
@@ -9798,7 +9796,7 @@ class _Problem:
         largest = np.abs(v).argmax()
         of_origin = self.product(scaled)[1] * (v[largest] / scaled[largest]) - self.ridge * v
         self.shift = 0.5 * (v @ of_origin) * y - of_origin
-        self.origin = v
+        self.origin_weights = v
         # 3. The penalty of the bias; rounding may leave as little as ``least`` of ||x_i - o||^2.
         reaches = self.relative_lengths + self.reach(np.abs(v))
         least = 8.0 * self.G.rounding().margins * self.scale * reaches**2
@@ -11403,9 +11401,9 @@ def _nystroem_features(problem, points):
     """Return (F, missed) for these k points: the features F, (k, rank), and missed = diag(G - F F'), (k,).
 
     G is the one that the solver reads.  A fixed seed draws the points S. With a free intercept the solver reads G from
-    an origin o = Z'v, where v is `_Problem.origin`, and penalises the bias.  So y_i F'v is subtracted from row i of F,
-    where F'v is o in the features, and the bias is one more column.  v is not 0 on the support, so that ``points`` must
-    include all of the support, as the points of `_at_hand` do.
+    an origin o = Z'v, where v is `_Problem.origin_weights`, and penalises the bias.  So y_i F'v is subtracted from
+    row i of F, where F'v is o in the features, and the bias is one more column.  v is not 0 on the support, so that
+    ``points`` must include all of the support, as the points of `_at_hand` do.
     """
     n = points.size
     entries = min(problem.base._values.work, 0.5 * n * n)  # what a product reads
@@ -11427,7 +11425,7 @@ def _nystroem_features(problem, points):
     diagonal = (problem.diagonal - problem.ridge)[points]
     if is_free:
         y = problem.free_labels[points]
-        F[:, :rank] -= np.outer(y, problem.origin[points] @ F[:, :rank])
+        F[:, :rank] -= np.outer(y, problem.origin_weights[points] @ F[:, :rank])
         F[:, rank] = math.sqrt(problem.penalty) * y
         diagonal = diagonal + 2.0 * y * problem.shift[points]
     missed = diagonal - np.einsum("ij,ij->i", F, F)
@@ -12750,7 +12748,7 @@ def _refuse_weights(weights):
 
 
 _PROBABILITIES = "for probabilities use CalibratedClassifierCV(model) of sklearn.calibration"
-_ONLY_OF_SVC = {
+_ONLY_OF_PEERS = {
     "probability": _PROBABILITIES,
     "decision_function_shape": "with more than two classes decision_function has a column for each class",
     "break_ties": "predict always takes the class of the largest decision_function",
@@ -12759,17 +12757,27 @@ _ONLY_OF_SVC = {
     "shrinking": "the solver chooses the points that it works on",
     "random_state": "nothing here is random",
     "verbose": "status_, n_iter_ and interval_ say how the search ended",
+    "penalty": "||f||^2 is always penalised; for a linear f that is penalised in another norm use norm_margin",
+    "dual": "a fit always solves both the primal and the dual problem",
+    "multi_class": "several classes are always one problem, with f for each class",
 }
 _Init = TypeVar("_Init", bound=Callable[..., None])
 
 
+def _remedy(name, known):
+    """Return what an error says about a parameter that a classifier with the ``known`` ones does not have."""
+    return _ONLY_OF_PEERS.get(name, f"its parameters are {list(known)}")
+
+
 def _naming_remedies(init: _Init) -> _Init:
-    """Make the constructor's error say what replaces a parameter that only SVC has."""
+    """Make the constructor's error say what replaces a parameter that it does not have."""
 
     @functools.wraps(init)
     def checked(self, *args, **params):
-        for name in params.keys() & _ONLY_OF_SVC.keys():
-            raise TypeError(f"{type(self).__name__} has no {name!r}: {_ONLY_OF_SVC[name]}")
+        known = inspect.signature(type(self)).parameters
+        for name in params:
+            if name not in known:
+                raise TypeError(f"{type(self).__name__} has no {name!r}: {_remedy(name, known)}")
         init(self, *args, **params)
 
     return checked
@@ -12962,8 +12970,9 @@ class MaxMarginClassifier:
         known = self.get_params()
         for name, value in params.items():
             if name not in known:
-                remedy = _ONLY_OF_SVC.get(name, f"it has {list(known)}")
-                raise ValueError(f"Invalid parameter {name!r} for estimator {self}: {remedy}")
+                raise ValueError(
+                    f"Invalid parameter {name!r} for estimator {self}: {_remedy(name, known)}"
+                )
             setattr(self, name, value)
         return self
 

@@ -572,12 +572,13 @@ def find(name, given):
 
 
 def named_folders(given):
-    """Return the folders that the user has named; a DataError if one does not exist."""
+    """Return the folders that the user has named; a DataError if one is not a folder."""
     folders = [Path(name) for name in (given, os.environ.get("FASTMARGIN_DATA")) if name]
     for folder in folders:
         if not folder.is_dir():
             named = "given with --data or $FASTMARGIN_DATA"
-            raise DataError(f"the data folder {folder} does not exist ({named})")
+            lack = "is a file, not a folder" if folder.exists() else "does not exist"
+            raise DataError(f"the data folder {folder} {lack} ({named})")
     return folders
 
 

@@ -1048,6 +1048,8 @@ REFUSALS = {  # by what is wrong: calls, their error, and words of the argument,
         (TypeError, "'probability' CalibratedClassifierCV", lambda: chosen(probability=True)),
         (TypeError, "'max_iter' max_margin(gram(X, y), max_iter=...)", lambda: chosen(max_iter=9)),
         (TypeError, "'random_state' random", lambda: chosen(random_state=0)),
+        (TypeError, "'dual' primal", lambda: chosen(dual=False)),
+        (TypeError, "'slack' 'kernel' 'C'", lambda: chosen(slack=1.0)),
         (
             ValueError,
             "'probability' CalibratedClassifierCV",
