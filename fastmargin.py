@@ -277,8 +277,8 @@ class Result(NamedTuple):
     ----------
     alpha : array, shape (n,)
         Weights of the predictor f = sum_i alpha_i y_i phi(x_i); their scale depends on the algorithm.  With a cost it
-        is that of the f whose objective proves lower.  For `winnow`, `norm_margin` and `steepest_descent`, alpha is the
-        separator w, (d,) or (k, d).
+        is that of the f whose objective proves lower, up to the rounding of alpha.  For `winnow`, `norm_margin` and
+        `steepest_descent`, alpha is the separator w, (d,) or (k, d).
     p : array, shape (n,)
         Dual certificate, a point of the simplex: no margin is above ||p||_G.
     lower, upper : float
@@ -316,7 +316,8 @@ class Result(NamedTuple):
         The coordinates of the separator, if `max_margin` found one that weights in double precision cannot represent,
         as for columns of very different scales.  `Gram.decision_function` then takes it in place of alpha.
     note : str
-        If the status is "rounding": the gap to which rounding limits the interval, and which G would be more precise.
+        If the status is "rounding": the gap to which rounding limits the interval, and a more precise G, if there is
+        one.
     bias : float
         The best bias of alpha, with which lower is proved; 0 unless the intercept is free.  It belongs to the points
         minus `Gram.origin`: for the points themselves the bias of w is bias - <w, origin>.
@@ -449,9 +450,13 @@ def _plain(a, name):
             f"{name} is sparse, but only points may be sparse: pass {name}.toarray() if memory allows"
         )
     # Neither a named tuple nor a Gram is a table of points.
+    kinds = "an array or a Gram" if name == "G" else "an array"
     if hasattr(a, "_fields") or hasattr(a, "free_labels"):
-        kinds = "an array or a Gram" if name == "G" else "an array"
-        raise TypeError(f"{name} must be {kinds}, got {type(a).__name__}")
+        remedy = ": give the rows y_i x_i, y[:, None] * X" if name == "Z" else ""
+        raise TypeError(f"{name} must be {kinds}, got {type(a).__name__}{remedy}")
+    if hasattr(a, "predict"):
+        remedy = ": give np.append(model.coef_, model.intercept_)" if name == "w" else ""
+        raise TypeError(f"{name} must be {kinds}, not the model {type(a).__name__}{remedy}")
     try:
         plain = np.asarray(a)
     except ValueError as error:
@@ -459,9 +464,9 @@ def _plain(a, name):
     if plain.ndim == 0 and plain.dtype.kind in "OSU":
         is_row = hasattr(a, "__iter__") and not isinstance(a, str | bytes | dict)
         remedy = f": give list({name})" if is_row else ""
-        raise TypeError(
-            f"{name} must be an array, a list or a data frame, got {type(a).__name__}{remedy}"
-        )
+        if name != "G":
+            kinds = "an array, a list or a data frame"
+        raise TypeError(f"{name} must be {kinds}, got {type(a).__name__}{remedy}")
     return plain
 
 
@@ -865,7 +870,13 @@ def _dimensions(a):
 
 
 def _refuse_swapped(X, y):
-    """Refuse points that have the shape of labels, and labels that have the shape of points."""
+    """Refuse points that have the shape of labels, labels that have the shape of points, and points in columns."""
+    shape = getattr(X, "shape", ())
+    if len(shape) == 2 and _dimensions(y) == 1 and len(y) == shape[1] != shape[0]:
+        raise ValueError(
+            f"X must have a row for each point; it has {shape[0]} rows, and y has {len(y)} labels: give X.T if the "
+            "columns are the points"
+        )
     if _is_sparse(X) or not (_is_sparse(y) or _dimensions(y) == 2) or _dimensions(X) != 1:
         return
     raise ValueError(
@@ -1019,8 +1030,60 @@ def _sign_remedy(y, name):
 
 def _choice(value, name, options):
     if not isinstance(value, str | None) or value not in options:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}; got {value!r}")
+        got = repr(value) if np.ndim(value) == 0 else type(value).__name__
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}; got {got}")
     return value
+
+
+def _meant(unknown):
+    """Return the end of an error about unknown options: where the first known one of them belongs, or ""."""
+    for name in unknown:
+        if name == "C":
+            return (
+                "; for slacks give cost=C, or ridge=1/(2*C) if slacks are squared; C is an option of "
+                "MaxMarginClassifier"
+            )
+        if name == "W":
+            return '; for a network of finite width give a function as kernel, see "A kernel" in figures/MANUAL.md'
+        if name == "fit_intercept":
+            return '; for a bias give intercept="free"'
+        if name == "kernel":
+            return "; kernel belongs to G: give it to gram or lazy_gram"
+        if name in ("normalize", "intercept", "ridge", "cost"):
+            return f"; {name} belongs to G: give it to gram, features or lazy_gram"
+    return ""
+
+
+_Public = TypeVar("_Public", bound=Callable[..., Any])
+
+
+def _with_remedies(function: _Public, options: frozenset[str] = frozenset()) -> _Public:
+    """Let a function name the remedy if its arguments are too many or unknown, where Python's own error names none.
+
+    ``options`` are the names that ``**options`` of the function takes.
+    """
+    parameters = inspect.signature(function).parameters.values()
+    by_position = [p.name for p in parameters if p.kind == p.POSITIONAL_OR_KEYWORD]
+    own = [p.name for p in parameters if p.kind != p.VAR_KEYWORD]
+    known = list(dict.fromkeys([*own, *sorted(options)]))
+
+    @functools.wraps(function)
+    def checked(*args, **named):
+        if len(args) > len(by_position):
+            remedy = "; give gram(X, y) or features(X, y) in place of X, y" * (by_position == ["G"])
+            raise TypeError(
+                f"{function.__name__}() takes {' and '.join(by_position)} by position, and other arguments by "
+                f"name{remedy}"
+            )
+        for name in named:
+            if name not in known:
+                raise TypeError(
+                    f"{function.__name__}() got an unexpected keyword argument {name!r}; it takes "
+                    f"{', '.join(known[:-1])} and {known[-1]}{_meant([name])}"
+                )
+        return function(*args, **named)
+
+    return cast(_Public, checked)
 
 
 def _number(value, name, low=0.0, *, closed=False, infinite=False):
@@ -2108,21 +2171,6 @@ def _kernel(kernel, X, params, may_move=False):
     return kind(kernel, gamma, coef0, degree, _center(kind, X, may_move))
 
 
-def _meant(unknown):
-    """Return the end of an error about unknown options: where the first known one of them belongs, or ""."""
-    for name in unknown:
-        if name == "C":
-            return (
-                "; for slacks give cost=C, or ridge=1/(2*C) if slacks are squared; C is an option of "
-                "MaxMarginClassifier"
-            )
-        if name == "W":
-            return '; for a network of finite width give a function as kernel, see "A kernel" in figures/MANUAL.md'
-        if name in ("kernel", "normalize", "intercept", "ridge", "cost"):
-            return f"; {name} belongs to G: give it to gram, features or lazy_gram"
-    return ""
-
-
 def _center(kind, X, may_move):
     """Return the point that is subtracted from all points to lose fewer digits, or None to leave them in place."""
     is_linear = kind is _Linear and may_move
@@ -2146,15 +2194,16 @@ def _refuse_moving(X, why):
 
 def _is_free(intercept):
     """Return True for intercept="free": planes need not pass through the origin."""
-    return isinstance(intercept, str) and _choice(intercept, "intercept", ("free",)) == "free"
+    return isinstance(intercept, str) and intercept == "free"
 
 
 def _constant(intercept):
     """Return the constant feature of an intercept; 0 if the intercept is free."""
-    if intercept is None or isinstance(intercept, bool | np.bool_):
-        raise TypeError(
+    is_text = isinstance(intercept, str) and intercept != "free"
+    if intercept is None or isinstance(intercept, bool | np.bool_) or is_text:
+        raise (ValueError if is_text else TypeError)(
             'intercept must be "free" for a bias of any size, a number c > 0 for a constant feature c of all points, '
-            f"or 0.0 for planes through the origin; got {intercept}"
+            f"or 0.0 for planes through the origin; got {intercept!r}"
         )
     if _is_free(intercept):
         return 0.0
@@ -2173,7 +2222,7 @@ def _constant_feature(constant, name):
 
 
 def _gamma_of(gamma, sigma2, X, weights=None):
-    """Return gamma: a number, 1/(2 sigma2), 1/d for "auto", 1/(d Var X) for "scale", or 1/d if all of X is equal.
+    """Return gamma: a number, 1/(2 sigma2), 1/d for "auto", 1/(d Var X) for "scale", or 1 if all of X is equal.
 
     If sigma2 is given, it replaces "auto" and "scale".  ``weights`` are the weights of the rows of X in Var X.
     """
@@ -2189,12 +2238,14 @@ def _gamma_of(gamma, sigma2, X, weights=None):
     if gamma == "auto":
         return 1.0 / d
     spread = d * _variance(X, weights)
-    return 1.0 / spread if spread > 0.0 else 1.0 / d
+    return 1.0 / spread if spread > 0.0 else 1.0
 
 
 def _variance(X, weights=None):
     """Return the variance of the entries of X, zeros included; a row of weight k counts as k rows."""
     n, d = X.shape
+    if X.max() == X.min():  # where a rounded mean would leave a variance above 0
+        return 0.0
     if weights is None:
         weights = np.ones(n)
     shares = weights / (d * weights.sum())
@@ -3092,7 +3143,8 @@ class Gram:
         Parameters
         ----------
         index : array of int, array of bool, shape (n,), or slice
-            The numbers of the points, in any order; or a mask of the n points; or a slice of them.
+            The numbers of the points, in any order; or a mask of the n points; or a slice of them.  Over pairs they
+            are those of pairs: for some of the points make pair_gram(K.restrict(index), labels[index], n_classes).
 
         Raises
         ------
@@ -3758,10 +3810,14 @@ def _scale_of(G):
     """Return s = max_i G_ii; refuse an s at which squares or products might leave the range of double precision."""
     scale = float(G.diagonal().max())
     low, high = _ENTRIES
+    if scale == 0.0:
+        raise ValueError(
+            "max_i G_ii is 0: all points are 0 in the feature space, so that nothing separates them"
+        )
     if not low <= scale <= high:
         raise ValueError(
             f"max_i G_ii is {scale:g}, and must be from {low:g} to {high:g}: rescale G, or the points, "
-            "X / np.abs(X).max(), unless all are 0"
+            "X / np.abs(X).max()"
         )
     return scale
 
@@ -3882,7 +3938,9 @@ def _symmetric(given, name):
     # An asymmetry above 1e-12 of the largest diagonal entry is more than double precision leaves.  Then the errors of
     # entries may be several times the asymmetry.
     is_single = given.dtype == np.float32 or asymmetry > 1e-6 * slack
-    return matrix, 4.0 * _ASYMMETRY * is_single
+    error = 4.0 * _ASYMMETRY * is_single
+    _refuse_indefinite(matrix, name, max(error, 1e-6 * _ASYMMETRY))
+    return matrix, error
 
 
 # The largest |G_ij - G_ji| / max_i |G_ii| that counts as rounding, namely of kernels in single precision
@@ -3921,6 +3979,37 @@ def _refuse_entry(given, name, i, j, slack, is_gross):
     places = dict.fromkeys(((i, j), (j, i), (i, i), (j, j)))
     entries = ", ".join(f"{name}[{row}, {column}] = {given[row, column]}" for row, column in places)
     raise ValueError(f"{name} must be {demand}; row {i} has {entries}")
+
+
+# The matrices of up to this many points are factored, because that takes little time: n^3 / 3 operations.
+_MOST_FACTORED = 2000
+
+
+def _refuse_indefinite(matrix, name, error):
+    """Refuse a matrix whose least eigenvalue is below 0, by more than what an ``error`` of its entries explains.
+
+    ``error`` is relative to the largest entry of the diagonal.
+    """
+    n = len(matrix)
+    if n > _MOST_FACTORED:
+        return
+    allowed = n * error * float(matrix.diagonal().max())
+    try:
+        np.linalg.cholesky(matrix + allowed * np.eye(n))
+    except np.linalg.LinAlgError:
+        least = float(np.linalg.eigvalsh(matrix)[0])
+        if least >= -allowed:
+            return
+        shift = f"{_written(-1.01 * least, 2, _UP)} * np.eye(len"
+        remedy = f"give {name} + {shift}({name}))"
+        if not name.isidentifier():
+            remedy = (
+                f"give another kernel, or K + {shift}(K)) for the matrix K of its values, with "
+                'kernel="precomputed"'
+            )
+        raise ValueError(
+            f"{name} must be positive semi-definite, and has the eigenvalue {least:.3g}: {remedy}"
+        ) from None
 
 
 _STREAMS = 8  # rows of a triangle that `_symmetric_rows` reads at once
@@ -4373,6 +4462,7 @@ def _training_points(X, y, kernel):
     return kind._read(X, "X")
 
 
+@_with_remedies
 def features(
     X: Any,
     y: ArrayLike | None = None,
@@ -4642,7 +4732,8 @@ def gram(
         an instance of your own subclass of `Kernel`, which defines `_fill`, `diagonal` and `rounding`;
         "precomputed": X is the matrix;
         a function ``kernel(A, B)`` that returns the values K(a_i, b_j), (k, m), for two sets of points, (k, d) and
-        (m, d), which are copies in float64.  It must be symmetric and positive semi-definite.  Points may also be
+        (m, d), which are copies in float64.  It must be symmetric and positive semi-definite, which is checked for up
+        to 2000 points.  Points may also be
         texts, graphs or other objects: X is then a list of them, and the function gets lists of them.
         For a matrix or a function, an asymmetry of up to 1e-6 of the largest K(x, x), as in single precision, is
         averaged away, and intervals hold for the averaged matrix.
@@ -5687,6 +5778,11 @@ def separator_margin(
     _refuse_no_bias(G, soft, w, bias)
     if bias is None:
         return _margin_of_coordinates(G, soft, w, None)
+    if G.normalize is not None:
+        raise ValueError(
+            f"G has normalize={G.normalize!r}, which divides the points but not the bias, the last entry of w: make G "
+            "with normalize=None"
+        )
     high, low, error = _at_origin(G, w)
     return _margin_of_coordinates(G, soft, w, (bias, high, low), error)
 
@@ -5723,11 +5819,18 @@ def _refuse_other_shape(G, w, shape):
         return
     with_bias = "" if G.free_labels is None else f", or {(shape[0] + 1,)} with a bias,"
     has_biases = len(shape) == 2 and w.shape == (shape[0], shape[1] + 1)
-    remedy = "; for a bias of each class make K by features(X, intercept=1.0)" * has_biases
-    if w.shape != shape and w.size == math.prod(shape):
+    remedy = (
+        "; for a bias of each class make K by features(X, normalize=None, intercept=1.0)"
+        * has_biases
+    )
+    if len(shape) == 1 and w.shape in ((1, shape[0] + 1), (shape[0] + 1, 1)):
+        remedy = ": give np.ravel(w)"
+    if w.ndim != len(shape) and w.size == math.prod(shape):
         remedy = f": np.reshape(w, {shape})"
+    if w.shape == shape[::-1] != shape:
+        remedy = ": give w.T"
     if G.free_labels is None and w.shape == (shape[0] + 1,):
-        remedy = '; for a bias make G with intercept="free"'
+        remedy = '; for a bias make G with normalize=None and intercept="free"'
     got = f"shape {w.shape}" if w.any() else "zeros"
     raise ValueError(f"w must have shape {shape}{with_bias} and not be 0; got {got}{remedy}")
 
@@ -5737,8 +5840,12 @@ def _margin_of_weights(G, w, support):
     # 1. Refuse a G whose kernel is not that of the weights.
     G = _checked(G)
     kernel = G.kernel
-    if _is_pairs(G) or G._has_ridge:
-        raise ValueError("G must have two classes and no ridge if support is given")
+    if _is_pairs(G):
+        raise ValueError(
+            "support needs a G of two classes: of several classes give coordinates, a row of w for each class"
+        )
+    if G._has_ridge:
+        raise ValueError("support needs a G without a ridge")
     if G.labels is None:
         raise ValueError("G must have labels if support is given: make G by gram(X, y)")
     is_linear = kernel is not None and kernel.name == "linear"
@@ -5853,6 +5960,8 @@ def contradiction(X: Any, y: ArrayLike) -> tuple[int, int] | None:
     Parameters
     ----------
     X : array or SciPy sparse matrix or array, shape (n, d), or list of n texts or other objects
+        A list of lists or tuples is read as rows of numbers.  For points that only have a kernel, give the rows of
+        their kernel matrix.
     y : array, shape (n,)
         Labels of any type that can be compared by ``!=``.
 
@@ -5938,7 +6047,8 @@ def _operator_norm(G):
 # `norm_margin`, `steepest_descent` and `max_margin` are Python functions instead, with objects as parameters.
 
 _TAKES_FREE = (
-    "`max_margin`, or, by default, `momentum`, `gradient_descent` or `normalized_gradient_descent`"
+    '`max_margin`, `momentum` or `gradient_descent` with loss="exp", or `normalized_gradient_descent` with '
+    'divide_by="risk"'
 )
 
 # An iteration may add this share of s ||v||_1 to the error of a G v that a loop updates: 16 roundings.
@@ -5990,32 +6100,9 @@ class RunOptions(_Options, total=False):
     start: Result | None
 
 
-_Algorithm = TypeVar("_Algorithm", bound=Callable[..., Result])
-
-
-def _algorithm(function: _Algorithm) -> _Algorithm:
-    """Let an algorithm refuse options that neither it nor `RunOptions` has, by an error with its own name.
-
-    ``**options`` alone would pass them on to `drive`, and the error would name `drive`.
-    """
-    own = [
-        name
-        for name, parameter in inspect.signature(function).parameters.items()
-        if parameter.kind != parameter.VAR_KEYWORD
-    ]
-    known = list(dict.fromkeys([*own, *sorted(RunOptions.__optional_keys__)]))
-
-    @functools.wraps(function)
-    def checked(*args, **options):
-        for name in options:
-            if name not in known:
-                raise TypeError(
-                    f"{function.__name__}() got an unexpected keyword argument {name!r}; it takes "
-                    f"{', '.join(known[:-1])} and {known[-1]}"
-                )
-        return function(*args, **options)
-
-    return cast(_Algorithm, checked)
+def _algorithm(function: _Public) -> _Public:
+    """Let an algorithm refuse options that neither it nor `RunOptions` has; `drive` would name itself."""
+    return _with_remedies(function, RunOptions.__optional_keys__)
 
 
 def _alpha_alone(alpha, m, *_):
@@ -6129,7 +6216,7 @@ def drive(
     G = _checked(G)
     if G.free_labels is not None and not takes_free:
         raise ValueError(
-            f'G has intercept="free", which this algorithm does not take with these options: use {_TAKES_FREE}; or '
+            f'G has intercept="free", which this algorithm does not take: use {_TAKES_FREE}; or '
             "make G with intercept=1.0, for a penalised bias, or without an intercept"
         )
     if G._has_cost and not takes_cost:
@@ -6227,7 +6314,9 @@ def _plainly(name):
 def _resume(start, name, state, solution):
     """Fill the arrays of a state with the last arrays of ``start``; return its iteration and its seconds."""
     if not _is_result(start):
-        raise TypeError(f"start must be a Result or None, got {type(start).__name__}")
+        raise TypeError(
+            f"start must be a Result of an earlier run, or None; got {type(start).__name__}"
+        )
     their_name, held = start.state
     alpha, p, *_ = solution(*state)
     is_same = (
@@ -7343,10 +7432,11 @@ def gradient_descent(
 
     Notes
     -----
-    p = alpha / sum alpha.  If rho > 0, the margin grows towards rho, and the gap is of order 1/ln t (Soudry et al.
-    2018).  With a free intercept, a step follows the gradient of the least risk over all biases, which differs from
-    gradient descent in (w, b).  If sum_i l'(-m_i) exceeds e^300, e^300 takes its place, so that nothing overflows.  An
-    iteration costs one product.
+    p = alpha / sum alpha.  If rho > 0, the margin tends to rho with a gap of order 1/ln t, for steps that are small
+    enough (Soudry et al. 2018), and for any step with loss="logistic" (Wu, Braverman & Lee 2023).  A longer step with
+    loss="exp" may stay at a smaller margin.  A free intercept needs loss="exp"; a step then follows the gradient of the
+    least risk over all biases, which differs from gradient descent in (w, b).  If sum_i l'(-m_i) exceeds e^300, e^300
+    takes its place, so that nothing overflows.  An iteration costs one product.
 
     Examples
     --------
@@ -7831,20 +7921,23 @@ def _bounds(lam, lam0, max_iter, options):
     ``lam`` gives s by name, as a callable, or as the array of all s(t) from t = 1 on.
     """
     lam0 = _number(lam0, "lam0")
-    if isinstance(lam, str):
-        schedule = _LAMBDAS[_choice(lam, "lam", tuple(_LAMBDAS))]
+    if isinstance(lam, str) and lam in _LAMBDAS:
+        schedule = _LAMBDAS[lam]
     elif callable(lam):
 
         def schedule(t):
             return np.array([float(lam(int(number))) for number in t])
 
     else:
-        values = _numbers(lam, "lam")
         last = _first_iteration(options) + _count(max_iter, "max_iter")
-        if values.ndim != 1 or values.size < last:
+        is_list = not isinstance(lam, str) and np.ndim(lam) == 1
+        if not is_list or len(lam) < last:
+            got = f"shape {np.shape(lam)}" if np.ndim(lam) else repr(lam)
             raise ValueError(
-                f"lam must be an array of at least {last} values, one for each iteration; got shape {values.shape}"
+                f"lam must be one of {', '.join(map(repr, _LAMBDAS))}, or a callable that returns s(t), or a list of "
+                f"at least {last} values, one for each iteration; got {got}"
             )
+        values = _numbers(lam, "lam")
         values = _nonnegative_values(values[:last].astype(np.float64), 0)
 
         def schedule(t):
@@ -8950,10 +9043,6 @@ class _Game(NamedTuple):
 
 def _signed_rows(Z, labels):
     """Return the checked rows, (n, d), and the shape of one z_i; tables are returned as rows of k d entries."""
-    if isinstance(Z, Gram):
-        raise TypeError(
-            "Z must be the array of the signed rows y_i x_i, not a Gram: give y[:, None] * X"
-        )
     dimensions = 2 if _is_sparse(Z) else _dimensions(Z)
     if isinstance(Z, list | tuple) and dimensions == 2:
         dimensions = 1 + _dimensions(Z[0])
@@ -8999,7 +9088,12 @@ def _given_separator(w, name, game):
     """Check the separator w that a user gives, and return it in float64."""
     w = _array(w, name, len(game.shape)).astype(np.float64)
     if w.shape != game.shape:
-        raise ValueError(f"{name} must have shape {game.shape}, got {w.shape}")
+        remedy = f": give {name}.T" if w.shape == game.shape[::-1] else ""
+        if w.shape == (*game.shape[:-1], game.shape[-1] + 1):
+            remedy = (
+                ": for a bias, which the norm then counts, append a column of ones to the points"
+            )
+        raise ValueError(f"{name} must have shape {game.shape}, got {w.shape}{remedy}")
     return w
 
 
@@ -9172,9 +9266,9 @@ def norm_margin(
 
         rho_N = max_{N(w) <= 1} min_i <z_i, w> = min_{p in Delta} N*(Z'p),   N*(u) = max_{N(v) <= 1} <v, u>.
 
-    Optimisers tend to the largest margin in their own norms: sign descent and Adam in "linf", coordinate descent and
-    boosting in "l1", gradient descent in "l2", spectral descent and Muon in "spectral" (Fan, Schmidt & Thrampoulidis
-    2025).
+    Optimisers tend to the largest margin in their own norms: sign descent in "linf", coordinate descent and boosting in
+    "l1", gradient descent in "l2", spectral descent and Muon in "spectral" (Fan, Schmidt & Thrampoulidis 2025), and
+    Adam without its epsilon in "linf" (Zhang, Zou & Cao 2024).
 
     Parameters
     ----------
@@ -9769,6 +9863,13 @@ class _Problem:
         every = np.arange(n)
         return _frozen(base.block(every, every))
 
+    def block(self, rows, columns):
+        """Return the entries of G in these rows and columns."""
+        if self.matrix is None:
+            return self.G.block(rows, columns)
+        of_ridge = self.ridge[columns] * (rows[:, None] == columns)
+        return self.matrix[rows[:, None], columns] + of_ridge
+
     def begin(self, alpha, m):
         """Forget what earlier iterations read, so that a run can be cut between any two iterations; move a free origin.
 
@@ -9861,7 +9962,7 @@ class _Problem:
         step = max(1, _AT_ONCE // points.size)
         for first in range(start, points.size, step):
             stop = min(first + step, points.size)
-            block = self.G.block(points[first:stop], points[:stop])
+            block = self.block(points[first:stop], points[:stop])
             _place_block(block, h, y, factors, first, H)
             self.reads[0] += block.size
         _mirror(start, points.size, H)
@@ -10959,7 +11060,7 @@ def _minimize_on_face(problem, alpha, m, points):
     if points.size <= is_free:
         return True
     signs, x, v, low, high = _box(problem, alpha, m, points)
-    Q = problem.G.block(points, points) / problem.scale
+    Q = problem.block(points, points) / problem.scale
     Q *= signs[:, None] * signs
     excess = float(problem.free_labels @ alpha) if is_free else None
     x, is_reached = _step_on_face(Q, v, x, low, high, excess)
@@ -12327,7 +12428,7 @@ def witnesses(G: GramLike, result: Result | ArrayLike) -> Witnesses | None:
 
     Returns
     -------
-    witnesses : Witnesses, or None if `max_margin` finds a separator
+    witnesses : Witnesses, or None if the result or `max_margin` has a separator
         The witnesses are among the points with p_i > 0 if these points cannot be separated, and otherwise among all
         points.  For points in d dimensions there are at most d + 1 witnesses, and d + 2 with a free intercept.  If
         rounding hides the proof by so few points, the witnesses may be all points with p_i > 0.
@@ -12339,9 +12440,9 @@ def witnesses(G: GramLike, result: Result | ArrayLike) -> Witnesses | None:
     Raises
     ------
     ValueError
-        The result is not of this G, or p is not a point of the simplex.  Or G does not hold the rows of its points: an
-        array does not, and a kernel other than the linear one does not.  For such a G only a zero on the diagonal can
-        be a witness.
+        The result has another number of points than G, or p is not a point of the simplex.  Or the result has no
+        separator, and G does not hold the rows of its points: an array does not, and a kernel other than the linear one
+        does not.  For such a G only a zero on the diagonal can be a witness.
 
     See Also
     --------
@@ -12371,10 +12472,12 @@ def witnesses(G: GramLike, result: Result | ArrayLike) -> Witnesses | None:
     """
     G = _checked(G)
     if _is_result(result):
-        if result.lower > 0.0:
+        p = _distribution(result.p, "result", len(G))
+        # A result of another G may separate its own points alone.
+        if result.lower > 0.0 and _weights_separate(G, _vector(result.alpha, "result", len(G))):
             return None
-        result = result.p
-    p = _distribution(result, "result", len(G))
+    else:
+        p = _distribution(result, "result", len(G))
     points = G._changed(ridge=0.0)
     may_be = np.broadcast_to((np.asarray(G.ridge) == 0.0) & np.isinf(G.cost), p.shape)
     # 1. A row of zeros is a witness by itself.
@@ -12414,6 +12517,12 @@ def witnesses(G: GramLike, result: Result | ArrayLike) -> Witnesses | None:
             index = np.flatnonzero(chosen)
             best = Witnesses(index, chosen[index], upper, proved is not None)
     return best
+
+
+def _weights_separate(G, alpha):
+    """Return True if these weights have a margin above 0 for sure."""
+    v = _unit_range(alpha)
+    return _ends(_fresh_product(G, v, *G._measured(v, precise=True)))[0] > 0.0
 
 
 def _zero_rows(G, index):
@@ -12864,8 +12973,9 @@ class MaxMarginClassifier:
         t > 0 is one number.  For two classes with the hinge loss t |a_i| is at most C w_i, up to a factor that tends to
         1 as tol falls.
     coef_ : array, shape (1, d) or (n_classes, d)
-        Only with the linear kernel: coef_ x is the sum in f(x), and coef_ is sum_i dual_coef_i x_i.  If
-        result_.separator is not None, coef_ is this separator in the units of X, and dual_coef_ only approximates it.
+        Only with the linear kernel: coef_ x is the sum in f(x), and coef_ is sum_i dual_coef_i x_i, which is summed in
+        more than double precision.  Where columns are far longer than their spread, the dual_coef_ themselves have too
+        few digits, and so they have if result_.separator is not None, which then is coef_ in the units of X.
     kernel_ : Kernel
         The kernel with its parameters as numbers.
     n_features_in_, feature_names_in_ : int, array of str

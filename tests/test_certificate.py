@@ -2,6 +2,7 @@
 
 import functools
 import math
+import re
 from fractions import Fraction
 
 import exact
@@ -1071,6 +1072,16 @@ def test_points_whose_factor_cancels_are_tried_as_a_witness(seed):
             assert fm.witnesses(G, result).strict
 
 
+def test_a_result_of_other_points_does_not_hide_witnesses():
+    """It separates its own points; those of G are judged by themselves."""
+    X = [[0.0, 0.0], [4.0, 0.0], [0.0, 4.0], [1.0, 1.0]]
+    free = {"normalize": None, "intercept": "free"}
+    other = fm.max_margin(fm.features(X, [1, -1, 1, 1], **free))
+    assert other.lower > 0.0
+    assert fm.witnesses(fm.features(X, [1, 1, 1, -1], **free), other).strict
+    assert fm.witnesses(fm.features(X, [1, 1, -1, 1], **free), other) is None
+
+
 def test_witnesses_say_what_they_prove(monkeypatch):
     found = fm.witnesses(fm.features([[1.0], [2.0], [-1.0]], 1, normalize=None), [0.5, 0.0, 0.5])
     assert repr(found) == "Witnesses(no separator, by 2 witnesses: 0, 2)"
@@ -1124,27 +1135,47 @@ def test_a_matrix_that_the_kernel_rounds_is_not_refused(seed, ridge, intercept):
     assert meet(found, other)
 
 
-def test_a_matrix_that_is_not_positive_semi_definite_is_refused_as_before():
-    X = np.arange(6.0)[:, None]
-    G = fm.gram(X, np.resize([1, -1], 6), gamma=1.0)
-    matrix = np.asarray(G) - 1e-9 * np.eye(6)
-    v = np.zeros(6)
-    v[:] = np.linalg.eigh(matrix)[1][:, 0]
-    matrix -= 2.0 * (v @ matrix @ v) * np.outer(v, v)
-    matrix = 0.5 * (matrix + matrix.T)
-    p = np.abs(v) / np.abs(v).sum()
-    signed = matrix * np.outer(np.sign(v), np.sign(v))
-    with pytest.raises(ValueError, match="not positive semi-definite"):
-        fm.certificate(signed, p, p)
+def indefinite(A, B):
+    """Values of no kernel, although every 2x2 minor is positive; of three points the least eigenvalue is -0.8."""
+    return np.where(A == B.T, 1.0, -0.9)
+
+
+INDEFINITE = indefinite(np.arange(3.0)[:, None], np.arange(3.0)[:, None])
+
+
+@pytest.mark.parametrize(
+    "make",
+    {
+        "array": lambda K: fm.Gram(K),
+        "precomputed": lambda K: fm.gram(K, [1, 1, -1], kernel="precomputed", normalize=None),
+        "pairs": lambda K: fm.pair_gram(K, [0, 1, 2], 3),
+    }.values(),
+)
+@pytest.mark.parametrize("scale", [1e-150, 1.0, 1e150])
+def test_an_indefinite_matrix_is_refused_with_a_shift_that_mends_it(make, scale):
+    K = scale * INDEFINITE
+    with pytest.raises(ValueError, match="positive semi-definite") as caught:
+        make(K)
+    line = re.search(r"give (.*)$", str(caught.value))[1]
+    mended = eval(line, {"np": np, "G": K, "X": K})
+    make(mended)
+    assert np.linalg.eigvalsh(mended)[0] < 0.02 * scale  # no more than it takes
 
 
 def test_a_function_that_is_no_kernel_is_refused():
-    """Its values are taken as they are: no rounding explains a square below 0.  Every 2x2 minor is positive."""
+    with pytest.raises(ValueError, match='positive semi-definite.*kernel="precomputed"'):
+        fm.gram(np.arange(3.0)[:, None], [1, 1, -1], kernel=indefinite)
 
-    def function(A, B):
-        return np.where(A == B.T, 1.0, -0.9 * np.sign(A * B.T))
 
-    G = fm.gram([[1.0], [2.0], [-3.0]], [1, 1, -1], kernel=function)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_a_matrix_of_rank_1_is_not_refused_for_the_rounding_of_its_entries(dtype):
+    v = np.random.default_rng(0).normal(size=300)
+    fm.Gram(np.outer(v, v).astype(dtype))
+
+
+def test_a_large_matrix_is_refused_where_a_product_shows_that_it_is_indefinite(monkeypatch):
+    monkeypatch.setattr(fm, "_MOST_FACTORED", 2)
+    G = fm.Gram(INDEFINITE)
     p = np.full(3, 1 / 3)
     with pytest.raises(ValueError, match="not positive semi-definite"):
         fm.certificate(G, p, p)

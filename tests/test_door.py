@@ -38,6 +38,13 @@ INF = float("inf")
 OWN = {"kernel": "precomputed"}
 
 
+class LinearSVC:
+    """A model of another library, as much of it as is looked at."""
+
+    def predict(self, X):
+        """Never called."""
+
+
 def fitted():
     return fm.MaxMarginClassifier(C=1.0).fit(X, Y)
 
@@ -467,7 +474,7 @@ def test_what_is_no_kernel_matrix_is_refused(function, case):
 
 @pytest.mark.parametrize("size", [1e-201, 1e201, 0.0])
 def test_a_matrix_of_a_size_beyond_what_products_allow_is_refused(size):
-    words = "max_i G_ii rescale unless all are 0"
+    words = "max_i G_ii rescale" if size else "max_i G_ii all points are 0"
     check_raises(lambda: fm.momentum(size * np.eye(2)), ValueError, words)
     if size:
         long = np.sqrt(size)
@@ -826,6 +833,7 @@ POINTS_FAR = X + 100.0
 FREE = {"normalize": None, "intercept": "free"}
 TABLES = np.ones((4, 2, 3))
 ROWS = fm.features(X, 1, normalize=None)
+PAIRS = fm.pair_gram(fm.features(EYE), [0, 1, 2, 0], 3)
 RESULT = fm.perceptron(fm.Gram(EYE), max_iter=1)
 
 
@@ -959,7 +967,11 @@ REFUSALS = {  # by what is wrong: calls, their error, and words of the argument,
         (ValueError, "normalize new points", lambda: scores(EYE, EYE, normalize="unit", **OWN)),
     ],
     "points in place of G, and G in place of points": [
-        (TypeError, "takes 1 positional argument", lambda: fm.momentum(X, Y)),
+        (
+            TypeError,
+            "momentum() G by position gram(X, y) features(X, y)",
+            lambda: fm.momentum(X, Y),
+        ),
         (ValueError, "(4, 2) gram(X, y) or features(X, y)", lambda: fm.momentum(X)),
         *refused(
             TypeError,
@@ -970,7 +982,16 @@ REFUSALS = {  # by what is wrong: calls, their error, and words of the argument,
             lambda: fm.gram(fm.lazy_gram(X)),
             lambda: fitted().fit(K.signed(Y), Y),
         ),
-        (TypeError, "Z Gram", lambda: fm.winnow(fm.features(X, Y))),
+        (TypeError, "Z Gram y[:, None] * X", lambda: fm.winnow(fm.features(X, Y))),
+        (TypeError, "G Gram model LinearSVC", lambda: fm.separator_margin(LinearSVC(), ROWS)),
+        (ValueError, "X 3 rows 4 labels X.T", lambda: fm.features(np.ones((3, 4)), Y)),
+        (ValueError, "X 3 rows 4 labels X.T", lambda: fitted().fit(np.ones((3, 4)), Y)),
+        (TypeError, "features() X and y", lambda: fm.features(X, Y, "linear")),
+        (TypeError, "features() 'C' cost=C", lambda: fm.features(X, Y, C=1.0)),
+        (TypeError, "features() 'kernel' gram lazy_gram", lambda: fm.features(X, Y, kernel="rbf")),
+        (TypeError, 'intercept="free"', lambda: fm.gram(X, Y, fit_intercept=True)),
+        (ValueError, 'intercept "free" number', lambda: fm.gram(X, Y, intercept="yes")),
+        (ValueError, "norm 'l1' ndarray", lambda: fm.norm_margin(X, Y)),
     ],
     "labels": [
         (ValueError, "label None", lambda: fm.contradiction(X, None)),
@@ -1080,7 +1101,12 @@ REFUSALS = {  # by what is wrong: calls, their error, and words of the argument,
                 ("w rows over a matrix features", fm.gram(X, Y), np.ones(4)),
                 ("rows on demand", fm.lazy_gram(X, Y), np.ones(4)),
                 ("rows Own support", Own(X), np.ones(2)),
-                ('intercept="free"', fm.features(X, Y), np.ones(3)),
+                ('intercept="free" normalize=None', fm.features(X, Y), np.ones(3)),
+                ("bias normalize=None", fm.features(X, Y, intercept="free"), np.ones(3)),
+                ("w np.ravel(w)", fm.features(X, Y, **FREE), np.ones((1, 3))),
+                ("w w.T", PAIRS, np.ones((4, 3))),
+                ("w np.reshape(w, (3, 4))", PAIRS, np.ones(12)),
+                ("w model LinearSVC coef_ intercept_", ROWS, LinearSVC()),
                 ("rows over a matrix", fm.pair_gram(K, Y > 0, 2), np.ones((2, 4))),
                 ("w", ROWS, np.ones(3), np.ones((1, 2)), np.zeros(2), [1.0, NAN], NAN, 1.0),
                 ("w bias", fm.features(X, Y, **FREE), np.ones(4)),
@@ -1088,11 +1114,7 @@ REFUSALS = {  # by what is wrong: calls, their error, and words of the argument,
                 ("bias", fm.features(X, Y, ridge=1.0, **FREE), np.ones(2)),
                 ("w rescale w / np.abs(w).max()", ROWS, [1e-110, 0]),
                 ("w rescale", ROWS.with_ridge(1.0), [1e110, 0]),
-                (
-                    "w intercept=1.0",
-                    fm.pair_gram(fm.features(EYE), [0, 1, 2, 0], 3),
-                    np.ones((3, 5)),
-                ),
+                ("w intercept=1.0", PAIRS, np.ones((3, 5))),
             )
             for w in separators
         ),
@@ -1165,7 +1187,7 @@ REFUSALS = {  # by what is wrong: calls, their error, and words of the argument,
         ),
         *each(some(fm.norm_margin, X), ValueError, norm=["l3", 2]),
         *each(some(fm.norm_margin, X, "l1"), ValueError, labels=[[0, 1]]),
-        (TypeError, "2 positional arguments", lambda: fm.norm_margin(X, "l1", Y)),
+        (TypeError, "norm_margin() Z and norm by position", lambda: fm.norm_margin(X, "l1", Y)),
     ],
     "weights to begin with": [
         *each(
@@ -1240,11 +1262,10 @@ REFUSALS = {  # by what is wrong: calls, their error, and words of the argument,
         *each(
             some(fm.diagonal_descent, EYE, max_iter=10),
             ValueError,
-            lam=["1/t^3", np.ones((10, 1)), 0.5, np.ones(9)],
+            lam=["1/t^3", np.ones((10, 1)), 0.5, np.ones(9), None],
             lam0=[0.0, NAN, INF],
             step=[0.0, NAN, INF],
         ),
-        *each(some(fm.diagonal_descent, EYE), TypeError, lam=[None]),
         *each(some(fm.inertial_diagonal_descent, EYE), ValueError, accel=[0.0, NAN, INF]),
         *each(some(fm.homotopic_subgradient, EYE, a=0.5), ValueError, b=[0.0, 0.501]),
         *each(some(fm.homotopic_subgradient, EYE), ValueError, a=[0.0, 1.0]),

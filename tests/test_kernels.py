@@ -552,3 +552,11 @@ def test_some_of_the_points_of_a_precomputed_kernel_take_the_values_of_these():
     assert np.array_equal(some.decision_function([5.0, 3.0], K[:, [2, 0]]), want)
     with pytest.raises(ValueError, match="Xnew"):
         some.decision_function([5.0, 3.0], K)
+
+
+@pytest.mark.parametrize("value", [0.0, 0.1, 1.0, 3e7])
+def test_gamma_of_equal_points_is_1(value):
+    """As in scikit-learn: their variance is 0, and not what a rounded mean leaves of it."""
+    X = np.full((10, 3), value)
+    assert fm.gram(X).kernel.gamma == 1.0
+    assert fm.MaxMarginClassifier().fit(X, np.arange(10) % 3 == 0).kernel_.gamma == 1.0
