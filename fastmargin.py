@@ -13307,14 +13307,13 @@ class MaxMarginClassifier:
         """Return a text that says what is known of the margin, and what would narrow the interval."""
         lower, upper = self.interval_
         smaller = "a finite C" if self.C == math.inf else "a smaller C"
-        remedy = f"give {smaller} or a larger tol"
+        remedy = f"give {smaller}" + " or a larger tol" * (lower > 0.0)
         if self.status_ == "max_iter":
             remedy = f"after {_counted(self.n_iter_, 'iteration')}: {remedy}"
         else:
-            remedy = (
-                f"as far as rounding lets it be proved: {remedy}, and bring columns to one scale and near 0, as "
-                "StandardScaler does, if they are not"
-            )
+            remedy = f"as far as rounding lets it be proved: {remedy}"
+            if not self._has_kernel("precomputed"):
+                remedy += ", and bring columns to one scale and near 0, as StandardScaler does, if they are not"
         gap = 1.0 - lower / upper
         digits = max(3, 2 - math.floor(math.log10(gap))) if gap > 0.0 else 17
         return (
