@@ -277,8 +277,8 @@ class Result(NamedTuple):
     ----------
     alpha : array, shape (n,)
         Weights of the predictor f = sum_i alpha_i y_i phi(x_i); their scale depends on the algorithm.  With a cost it
-        is that of the f whose objective proves lower, up to the rounding of alpha.  For `winnow`, `norm_margin` and
-        `steepest_descent`, alpha is the separator w, (d,) or (k, d).
+        is that of the f whose objective proves lower.  For `winnow`, `norm_margin` and `steepest_descent`, alpha is the
+        separator w, (d,) or (k, d).
     p : array, shape (n,)
         Dual certificate, a point of the simplex: no margin is above ||p||_G.
     lower, upper : float
@@ -5415,26 +5415,41 @@ def _with_plain_slacks(G, v, bounded):
     Any bias and any goal are valid: the best ones only make the interval narrow.  If C is large, slacks that are
     rounding errors cost much: so goals that are smaller by 2^-48 are tried, too.
     """
-    y = G.free_labels
     proven = bounded.m - bounded.error
     square = bounded.longest**2 * (1.0 + _LAST)
     guess = _largest_multiple(G, v) if v.any() else 1.0
     goals = []
     if square > 0.0 and v.any():
         guess = min(float(np.abs(v).sum()) / square, guess)
-        t = _best_multiple(proven, square, G.cost, y, guess)
+        t = _best_multiple(proven, square, G.cost, G.free_labels, guess)
         goals = [1.0 / t] if t > 0.0 else []
     tried = [(_no_product(v.size), 1.0 / guess), *((bounded, goal) for goal in goals)]
     soft = _margin_with_slacks(G)
     found = []
     for w, goal in tried:
-        bias = goal * _least_hinge_loss((w.m - w.error) / goal, G.cost, y)[0]
-        if bias != 0.0:
-            m = w.m + bias * y
-            error = w.error + _LAST * (np.abs(m) + abs(bias))
-            w = w._replace(m=m, error=error, bias=w.bias + bias)
+        w = _with_least_hinge_loss(G, w, goal)
         found += [(w, soft, goal), (w, soft, goal * (1.0 - 2.0**-48))]
     return found
+
+
+def _with_least_hinge_loss(G, w, goal):
+    """Return a `_BoundedProduct` with the bias of the least slacks with which its margins reach ``goal``."""
+    bias = goal * _least_hinge_loss((w.m - w.error) / goal, G.cost, G.free_labels)[0]
+    if bias == 0.0:
+        return w
+    m = w.m + bias * G.free_labels
+    error = w.error + _LAST * (np.abs(m) + abs(bias))
+    return w._replace(m=m, error=error, bias=w.bias + bias)
+
+
+def _lower_with_cost(G, alpha, precise):
+    """Return (lower, bias) for weights alpha as they are, at no other multiple."""
+    v = _unit_range(alpha)
+    i = np.argmax(np.abs(v))
+    goal = float(v[i] / alpha[i])  # a power of two
+    bounded = _fresh_product(G, v, *G._measured(v, precise))
+    w = _with_least_hinge_loss(G, bounded, goal)
+    return _ends(w, _margin_with_slacks(G), goal)[0], w.bias / goal
 
 
 def _lower_end(G, v, bounded):
@@ -9990,6 +10005,9 @@ class _Problem:
 
     def refresh(self, alpha, m):
         """Set m to G alpha / s."""
+        if not alpha.any():
+            m[:] = 0.0
+            return
         columns = np.count_nonzero(alpha) if self.adder else self.n
         self.reads[0] += self.n * columns
         v = _unit_range(alpha)
@@ -10043,6 +10061,8 @@ class _Problem:
 def _dual_multiple(alpha, m, cost):
     """Return the t of the largest dual objective at which no t alpha_i exceeds its cost C_i."""
     used = alpha > 0.0
+    if not used.any():
+        return 1.0
     largest = float((cost[used] / alpha[used]).min())
     total = float(alpha.sum())
     norm2 = float(_dot(alpha, m))
@@ -11343,12 +11363,36 @@ def _by_widths(problem, aims, alpha, m, gap):
     return word
 
 
+def _with_rounded_weights(G, result, tol):
+    """Return a result with a cost whose lower is that of its alpha as it is rounded.
+
+    The driver certifies the best multiple of weights, and rounds this multiple last.  A large C makes much of that
+    rounding, and of slacks of points on the margin, which a slightly longer alpha does not have.
+    """
+    lower = -math.inf
+    for stretch, precise in itertools.product((1.0, 1.0 + 2.0**-46), (False, True)):
+        weights = stretch * result.alpha
+        proved, best_bias = _lower_with_cost(G, weights, precise)
+        if proved > lower:
+            lower, bias, alpha = proved, best_bias, weights
+        if lower >= result.lower or _is_closed(lower, result.upper, tol):
+            break
+    trace = result.trace.copy()
+    trace["lower"][-1] = lower
+    result = result._replace(alpha=alpha, bias=bias, lower=lower, trace=trace)
+    if result.status != "certified" or _is_closed(lower, result.upper, tol):
+        return result
+    note = _note_on_rounding(G, Bounds(lower, result.upper, result.upper - lower))
+    return result._replace(status="rounding", note=note)
+
+
 def _search_for_separator(problem, tol, result, callback):
     """Return a result with the coordinates of the separator, which Newton steps find.
 
     Return the given result if this proves no more.  If columns have different units, it may be that no weights in
     double precision give the best separator; its coordinates may still do so.  A hard margin is the limit of soft
-    margins with smaller and smaller ridges.  If w has the least margin 1, the weights alpha of the points on the margin
+    margins with smaller and smaller ridges, and plain slacks are the limit of losses of smaller and smaller width, see
+    `_by_widths`.  Without slacks, if w has the least margin 1, the weights alpha of the points on the margin
     solve w = Z'alpha.
     """
     G = problem.G
@@ -11358,20 +11402,24 @@ def _search_for_separator(problem, tol, result, callback):
     most = _LONGEST_SEARCH // (
         rows.size * w.size
     )  # steps in all: their multiplications are limited
-    ridges = [problem.ridge]
-    if not problem.has_ridge:
-        ridges = [np.full(G.n, problem.scale * 10.0**-k) for k in range(2, 32, 2)]
-        separator, _, steps = _newton_in_coordinates(rows, ridges[-1], penalty, w, most)
+    losses = [(problem.ridge, math.inf)]  # the ridge and the width of each
+    is_hard = not problem.has_ridge and problem.cost is None
+    if problem.cost is not None:
+        cost = problem.cost / problem.scale
+        losses = [(10.0**-k / cost, 10.0**-k) for k in range(16)]
+    elif is_hard:
+        losses = [(np.full(G.n, problem.scale * 10.0**-k), math.inf) for k in range(2, 32, 2)]
+        separator, _, steps = _newton_in_coordinates(rows, losses[-1][0], penalty, w, most)
         most -= steps
         if not _separates(rows @ separator):  # although the slacks have nearly all the weight
             return result
     best = result._replace(trace=result.trace.copy())
     is_stopped = False
-    for ridge in ridges:
+    for ridge, width in losses:
         # 1. The separator and the weights
-        w, p, steps = _newton_in_coordinates(rows, ridge, penalty, w, most)
+        w, p, steps = _newton_in_coordinates(rows, ridge, penalty, w, most, width)
         most -= steps
-        if not problem.has_ridge:
+        if is_hard:
             m = rows @ w
             if not _separates(m):
                 continue
@@ -11389,6 +11437,8 @@ def _search_for_separator(problem, tol, result, callback):
         lower = _margin_of_coordinates(G, _margin_with_slacks(G), W, (bias,))[0]
         if lower > max(best.lower, 0.0):
             best = best._replace(lower=lower, separator=W, bias=bias)
+            if problem.cost is not None:
+                best = best._replace(alpha=problem.scale * p)
         for side in problem.sides:
             p[side] /= len(problem.sides) * p[side].sum()
         upper = certificate(G, p, p, precise=True)[1]
@@ -11404,7 +11454,8 @@ def _search_for_separator(problem, tol, result, callback):
         ):
             is_stopped = True
             break
-    if best.separator is None:
+    # Without slacks an upper end alone decides nothing: the status may be "infeasible".
+    if best.separator is None and (is_hard or best.upper == result.upper):
         return result
     # 4. The end of the run
     note = ""
@@ -11425,7 +11476,7 @@ def _separates(m):
 
 def _may_search(problem, status):
     """Return True if `_search_for_separator` can take G; if there probably is no margin, only if it is cheap."""
-    if problem.cost is not None or not _has_few_coordinates(problem.base):
+    if not _has_few_coordinates(problem.base):
         return False
     n = problem.n
     d = problem.base._width
@@ -12317,6 +12368,8 @@ def max_margin(
         **options,
     )
     # 4. If the weights have too few digits, search for the coordinates of the separator.
+    if G._has_cost and result.alpha.any():
+        result = _with_rounded_weights(G, result, tol)
     if result.status in ("rounding", "infeasible") and _may_search(problem, result.status):
         return _search_for_separator(problem, tol, result, options.get("callback"))
     return result

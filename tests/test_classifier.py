@@ -11,6 +11,7 @@ import tracemalloc
 import warnings
 from fractions import Fraction
 
+import exact
 import numpy as np
 import pytest
 from instances import check_raises, meet, rotate, two_classes
@@ -265,6 +266,58 @@ def test_the_interval_is_that_of_the_classifier_itself(C, tol, loss):
         objective = 0.5 * w @ w + C * losses.sum()
         assert 1.0 / np.sqrt(2.0 * objective) >= chosen.interval_[0] * (1.0 - 1e-9)
         assert 1.0 / np.sqrt(2.0 * objective) <= chosen.interval_[1] * (1.0 + 1e-9)
+
+
+def wide_column(seed, n, d):
+    """Points of which one column is 1e5 to 1e7 times as wide as the others, and their labels."""
+    rng = np.random.default_rng([98, seed, n])
+    X = rng.normal(size=(n, d))
+    y = np.where(X[:, 0] + 0.5 * rng.normal(size=n) > 0, 1, -1)
+    X[:, 0] *= 10.0 ** rng.uniform(5, 7)
+    return X, y
+
+
+def excess_of(chosen, X, y, C):
+    """How far SVC's objective is above its proven least value, in exact arithmetic; relative to this value."""
+    w = list(map(Fraction, chosen.coef_[0].tolist()))
+    b = Fraction(float(chosen.intercept_[0]))
+    slacks = (
+        1 - int(label) * (exact.dot(w, map(Fraction, row)) + b)
+        for label, row in zip(y, X.tolist(), strict=True)
+    )
+    objective = exact.dot(w, w) / 2 + Fraction(C) * sum(slack for slack in slacks if slack > 0)
+    return float(2 * objective * Fraction(chosen.interval_[1]) ** 2 - 1)
+
+
+@pytest.mark.parametrize("n, d", [(20, 30), (150, 3), (60, 8)])
+@pytest.mark.parametrize("size", [1e-3, 1.0, 1e3])
+def test_a_wide_column_is_no_obstacle_and_the_model_is_what_was_certified(n, d, size):
+    """Rounding alpha once more, or the weights of points instead of coordinates, would cost up to 100 %."""
+    for seed in range(4):
+        X, y = wide_column(seed, n, d)
+        C = size * 1e10 / np.square(X).sum(axis=1).max()
+        chosen = fm.MaxMarginClassifier("linear", C=C).fit(X, y)
+        assert chosen.status_ == "certified" and chosen.support_.size
+        assert -1e-9 < excess_of(chosen, X, y, C) < 2.1e-6
+
+
+def test_weights_that_rounding_brings_to_0_do_not_end_a_fit():
+    rng = np.random.default_rng(6)
+    X = rng.normal(size=(20, 30))
+    y = np.where(X[:, 0] + rng.normal(size=20) > 0, 1, -1)
+    X[:, 0] *= 1e6
+    chosen = fm.MaxMarginClassifier("linear", C=1e-3).fit(X, y)
+    assert chosen.status_ == "certified" and excess_of(chosen, X, y, 1e-3) < 2.1e-6
+
+
+@pytest.mark.parametrize("C", [1e-6, 1e-7])
+def test_a_small_C_whose_weights_are_all_but_at_their_bounds_is_certified(C):
+    """The slacks of the larger class differ by C alone, which single precision does not see."""
+    rng = np.random.default_rng(0)
+    y = np.repeat([1, -1], [350, 200])
+    X = rng.normal(size=(550, 10)) + y[:, None]
+    chosen = fm.MaxMarginClassifier("linear", C=C).fit(X, y)
+    assert chosen.status_ == "certified" and excess_of(chosen, X, y, C) < 2.1e-6
 
 
 # ======================================================================================================
