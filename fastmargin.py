@@ -6097,7 +6097,7 @@ class RunOptions(_Options, total=False):
         Called at every checkpoint with a partial Result, which the callback may keep and change.  The status of the
         partial Result is "running" until the last.  If the run turns out to end at a checkpoint, the callback is called
         there again.  If the callback returns True, the run ends as "stopped".  If `max_margin` continues with a search
-        by coordinates, it calls the callback once for every ridge.
+        by coordinates, it calls the callback once for every ridge or width.
     start : Result, optional
         Continue from this Result, which may be partial, of the same algorithm.  G must be the same, which is not
         checked.  T1 iterations and then T2 iterations are the same as T1 + T2 iterations, bit for bit.  Other options
@@ -12276,7 +12276,7 @@ def max_margin(
     *Columns of different units.* If the run would end as "rounding" or "infeasible", and the rows have fewer than 3,000
     coordinates, Newton steps search for the coordinates of the separator.  If they prove more than weights do, they are
     the `Result.separator`.  A step takes n d^2 multiplications, and a search often takes 100 to 400 steps.  It ends
-    after 2e9 multiplications, about a second.  The search calls the callback once for every ridge.
+    after 2e9 multiplications, about a second.  It calls the callback once for every ridge, or width of the slacks.
 
     *Noisy labels* leave a large support.  With a ridge, which is a soft margin, such problems take a few iterations.
     Without a ridge, a support of more than 15,000 points is left to pair steps, on sets of 6,000 to 20,000 points.
@@ -12285,10 +12285,11 @@ def max_margin(
     *With a ridge* the interval has the best slacks of alpha, as `certificate` says, so that descent, Newton steps and
     the low rank need half the digits.
 
-    *With a cost* alpha and ``bias`` are those of the f whose objective proves lower: f(x) = sum_i alpha_i y_i K(x_i, x)
-    + bias.  As tol falls, y_i alpha_i become the ``dual_coef_`` of `sklearn.svm.SVC`, and ``bias`` its ``intercept_``
-    for the points minus `Gram.origin`; alpha_i may exceed C_i as long as there is a gap.  The iterates that
-    keep_iterates keeps have the sum 1.  With a cost there always is a margin, so that no run ends as "infeasible".
+    *With a cost* alpha, or the ``separator``, and ``bias`` are those of the f whose objective proves lower:
+    f(x) = sum_i alpha_i y_i K(x_i, x) + bias.  As tol falls, y_i alpha_i become the ``dual_coef_`` of
+    `sklearn.svm.SVC`, and ``bias`` its ``intercept_`` for the points minus `Gram.origin`; alpha_i may exceed C_i as
+    long as there is a gap.  The iterates that keep_iterates keeps have the sum 1.  With a cost there always is a
+    margin, so that no run ends as "infeasible".
 
     *Weights as start.*  If ``start`` is an array of n weights of at least 0, a new run begins with these weights.  They
     may be the alpha of the same points at another ridge or cost.  If a point without slacks is 0 and the intercept

@@ -289,8 +289,9 @@ def solve_rationals(rows, b):
 
 
 def holds_with_cost(P, lower, upper):
-    """True if lower <= 1 / sqrt(2 P) <= upper."""
-    return signed_square(Fraction(lower)) * 2 * P <= 1 <= signed_square(Fraction(upper)) * 2 * P
+    """True if lower <= 1 / sqrt(2 P) <= upper, which may be infinite."""
+    is_above = upper == math.inf or signed_square(Fraction(upper)) * 2 * P >= 1
+    return is_above and signed_square(Fraction(lower)) * 2 * P <= 1
 
 
 # ======================================================================================================

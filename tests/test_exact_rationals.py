@@ -712,6 +712,11 @@ def faults_with_cost(seed):
         found.append("max_margin")
     if result.status == "certified" and result.upper - result.lower > 1e-6 * result.upper:
         found.append("status")
+    if result.separator is None:  # the objective of alpha and the bias is what lower proves
+        alpha_of_f = list(map(Fraction, result.alpha.tolist()))
+        P = exact.objective_with_cost(exact_G, cost, alpha_of_f, Fraction(result.bias))
+        if not exact.holds_with_cost(P, result.lower, math.inf):
+            found.append("model")
     if hasattr(G.store, "n_classes"):  # of pairs
         return found
     # A separator by the weights of all points, and a bias
