@@ -11369,12 +11369,16 @@ def _with_rounded_weights(G, result, tol):
     The driver certifies the best multiple of weights, and rounds this multiple last.  A large C makes much of that
     rounding, and of slacks of points on the margin, which a slightly longer alpha does not have.
     """
-    lower = -math.inf
+    lower = 0.0
+    alpha = result.alpha
+    bias = result.bias
     for stretch, precise in itertools.product((1.0, 1.0 + 2.0**-46), (False, True)):
         weights = stretch * result.alpha
-        proved, best_bias = _lower_with_cost(G, weights, precise)
+        proved, its_bias = _lower_with_cost(G, weights, precise)
         if proved > lower:
-            lower, bias, alpha = proved, best_bias, weights
+            lower = proved
+            alpha = weights
+            bias = its_bias
         if lower >= result.lower or _is_closed(lower, result.upper, tol):
             break
     trace = result.trace.copy()
@@ -11399,9 +11403,7 @@ def _search_for_separator(problem, tol, result, callback):
     K = _points_gram(G)
     rows, penalty = _with_bias(G.coordinates(), G.free_labels)
     w = np.zeros(penalty.size)
-    most = _LONGEST_SEARCH // (
-        rows.size * w.size
-    )  # steps in all: their multiplications are limited
+    most = _LONGEST_SEARCH // (rows.size * w.size)  # steps in all
     losses = [(problem.ridge, math.inf)]  # the ridge and the width of each
     is_hard = not problem.has_ridge and problem.cost is None
     if problem.cost is not None:
