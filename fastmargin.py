@@ -280,7 +280,7 @@ class Result(NamedTuple):
         is that of the f whose objective proves lower.  For `winnow`, `norm_margin` and `steepest_descent`, alpha is the
         separator w, (d,) or (k, d).
     p : array, shape (n,)
-        Dual certificate, a point of the simplex: no margin is above ||p||_G.
+        Dual certificate, a point of the simplex: no margin is above ||p||_G; with a cost see `Gram.with_cost`.
     lower, upper : float
         lower <= min_i (G alpha)_i / ||alpha||_G <= rho <= ||p||_G <= upper, rounded outwards (see `certificate`).
         If ||alpha||_G is 0 up to rounding, lower is -sqrt(s) with s = max_i G_ii.  With a ridge, lower may be larger
@@ -319,8 +319,8 @@ class Result(NamedTuple):
         If the status is "rounding": the gap to which rounding limits the interval, and a more precise G, if there is
         one.
     bias : float
-        The best bias of alpha, with which lower is proved; 0 unless the intercept is free.  It belongs to the points
-        minus `Gram.origin`: for the points themselves the bias of w is bias - <w, origin>.
+        The bias of alpha, or of the separator, with which lower is proved; 0 unless the intercept is free.  It belongs
+        to the points minus `Gram.origin`: for the points themselves the bias of w is bias - <w, origin>.
 
     See Also
     --------
@@ -1250,9 +1250,8 @@ def _softmax(m, q):
 
 def _unit_range(v):
     """Return v times the power of two that brings ||v||_1 into [1/2, 1]."""
-    v = np.ldexp(
-        v, -np.frexp(np.abs(v).max())[1]
-    )  # first, because the sum of all entries might overflow
+    # The largest entry comes first, because the sum of all entries might overflow.
+    v = np.ldexp(v, -np.frexp(np.abs(v).max())[1])
     return np.ldexp(v, -np.frexp(np.abs(v).sum())[1])
 
 
@@ -1527,9 +1526,8 @@ def _project_simplex(v, out):
     top = v[0]
     for i in range(v.size):
         top = max(top, v[i])
-    tau = (
-        -1.0
-    )  # The largest entry alone has the excess 1 here, so that tau is not above the solution.
+    # The largest entry alone has the excess 1 here, so that tau is not above the solution.
+    tau = -1.0
     previous_count = 0
     previous_tau = tau
     for _ in range(100):
@@ -2755,9 +2753,9 @@ class Gram:
         rho = max_{w, b} min_i y_i (<w, x_i> + b) / ||w|| = min_p ||p||_G.
 
     `max_margin` takes such a G, and so do `momentum`, `gradient_descent` and `normalized_gradient_descent` with their
-    default options.  These algorithms minimise over b, too: `momentum` and
-    `normalized_gradient_descent` take the gradient of min_b ln sum_i exp(-m_i - b y_i), which is a softmax in each
-    class, with weight 1/2, and `gradient_descent` that of min_b sum_i exp(-m_i - b y_i) / n.
+    default options.  These algorithms minimise over b, too: `momentum` and `normalized_gradient_descent` take the
+    gradient of min_b ln sum_i exp(-m_i - b y_i), which is a softmax in each class, with weight 1/2, and
+    `gradient_descent` that of min_b sum_i exp(-m_i - b y_i) / n.
 
     Examples
     --------
@@ -3521,8 +3519,7 @@ class Rounding(NamedTuple):
 
     Let v have ||v||_1 <= 1.  Let m be the computed G v, and let r^2 be the computed v'Gv, which is <w, w> with w = Z'v
     for rows, and v'm for any other G.  With s = max_i G_ii, l_i = sqrt(G_ii / max_j G_jj) without the ridge (1 in a
-    class of your own), and
-    t = sum_i l_i |v_i|, which is at most 1,
+    class of your own), and t = sum_i l_i |v_i|, which is at most 1,
 
         |m_i - (G v)_i| <= margins s l_i t + lost_i s,
         sqrt(max(r^2 - square s t^2, 0)) - length sqrt(s) t <= ||v||_G <= sqrt(r^2 + square s t^2) + length sqrt(s) t,
@@ -3810,14 +3807,10 @@ def _scale_of(G):
     """Return s = max_i G_ii; refuse an s at which squares or products might leave the range of double precision."""
     scale = float(G.diagonal().max())
     low, high = _ENTRIES
-    if scale == 0.0:
-        raise ValueError(
-            "max_i G_ii is 0: all points are 0 in the feature space, so that nothing separates them"
-        )
     if not low <= scale <= high:
         raise ValueError(
             f"max_i G_ii is {scale:g}, and must be from {low:g} to {high:g}: rescale G, or the points, "
-            "X / np.abs(X).max()"
+            "X / np.abs(X).max(), unless all are 0, so that nothing separates them"
         )
     return scale
 
@@ -3842,7 +3835,10 @@ class _MatrixArrays(namedtuple("_MatrixArrays", "matrix")):
 
 
 class _Matrix(_Store):
-    """A matrix of the values, (n, n), symmetric to the last bit; copies of the solver are in single precision."""
+    """A matrix of the values, (n, n), symmetric to the last bit.
+
+    The solver's copies are in single precision, and may have only the upper triangle that products read.
+    """
 
     kind = "a matrix"
     access = "stored"
@@ -4733,8 +4729,8 @@ def gram(
         "precomputed": X is the matrix;
         a function ``kernel(A, B)`` that returns the values K(a_i, b_j), (k, m), for two sets of points, (k, d) and
         (m, d), which are copies in float64.  It must be symmetric and positive semi-definite, which is checked for up
-        to 2000 points.  Points may also be
-        texts, graphs or other objects: X is then a list of them, and the function gets lists of them.
+        to 2000 points.  Points may also be texts, graphs or other objects: X is then a list of them, and the function
+        gets lists of them.
         For a matrix or a function, an asymmetry of up to 1e-6 of the largest K(x, x), as in single precision, is
         averaged away, and intervals hold for the averaged matrix.
     normalize : {"unit", "max", None}
@@ -5193,7 +5189,7 @@ class Bounds(NamedTuple):
     lower, upper : float, lower <= rho <= upper
     blur : float, the part of upper - lower that is due to rounding; lower counts only if its margin is above 0
     bias : float, the best bias of multiple alpha; 0 unless the intercept is free
-    multiple : float, with a cost, the multiple of alpha whose objective proves lower; 1 without a cost
+    multiple : float, with a cost, the best multiple of alpha, which proves lower unless 0 proves more; 1 without a cost
 
     Examples
     --------
@@ -5231,7 +5227,7 @@ def _no_product(n):
     return _BoundedProduct(np.zeros(n), 0.0, 0.0, 0.0, 0.0)
 
 
-def _bounded_product(G, v, norm2, m, rounding, reach, relative_lengths=1.0, bias=None):
+def _bounded_product(G, norm2, m, rounding, reach, relative_lengths=1.0, bias=None):
     """Return the `_BoundedProduct` of weights v by the computed ||v||_G^2 and G v; without a bias, take the best one.
 
     ``reach`` is sum_i l_i |v_i|, or a bound on it, for the ``relative_lengths`` l_i.
@@ -5511,7 +5507,7 @@ def _fresh_product(G, v, norm2, m, rounding, bias=None):
             "ridge"
         )
     lengths = G._relative_lengths()
-    return _bounded_product(G, v, norm2, m, rounding, float(lengths @ np.abs(v)), lengths, bias)
+    return _bounded_product(G, norm2, m, rounding, float(lengths @ np.abs(v)), lengths, bias)
 
 
 def _from_fresh_products(G, alpha, p, rounding, precise, multiply):
@@ -5539,7 +5535,8 @@ def _from_fresh_products(G, alpha, p, rounding, precise, multiply):
                 'p must have half of its weight in each class for intercept="free", as the p of momentum and of '
                 "max_margin has"
             )
-    # Relative to sum p >= 1/2, this distance is at most 2 tilt; the factor 4 covers rounding.
+    # Relative to sum p >= 1/2, this distance is at most 2 tilt; the factor 4 covers rounding.  alpha needs no such
+    # allowance, and bears it.
     seen = [
         (v, _fresh_product(G, v, norm2, m, own._replace(length=own.length + 4.0 * tilt)))
         for v, (norm2, m, own) in zip(vectors, found, strict=True)
@@ -5568,11 +5565,11 @@ def _from_held_products(G, alpha, p, rounding, held, drift):
         tilt = abs(_dot(G.free_labels, p)) / total + sums
     rounding = Rounding(margins, margins + sums, 4.0 * tilt)
     of_alpha, of_p = held
-    p_bounded = _bounded_product(G, p, _dot(p, of_p), of_p, rounding, total)
+    p_bounded = _bounded_product(G, _dot(p, of_p), of_p, rounding, total)
     alpha_bounded = (
         p_bounded
         if alpha is p
-        else _bounded_product(G, alpha, _dot(alpha, of_alpha), of_alpha, rounding, size)
+        else _bounded_product(G, _dot(alpha, of_alpha), of_alpha, rounding, size)
     )
     total *= (1.0 - _sum_error(p.size)) * (1.0 - tilt)
     return (alpha, alpha_bounded), (p, p_bounded), total
@@ -6097,7 +6094,7 @@ class RunOptions(_Options, total=False):
         Called at every checkpoint with a partial Result, which the callback may keep and change.  The status of the
         partial Result is "running" until the last.  If the run turns out to end at a checkpoint, the callback is called
         there again.  If the callback returns True, the run ends as "stopped".  If `max_margin` continues with a search
-        by coordinates, it calls the callback once for every ridge or width.
+        by coordinates, it calls the callback after every separator that does not end it.
     start : Result, optional
         Continue from this Result, which may be partial, of the same algorithm.  G must be the same, which is not
         checked.  T1 iterations and then T2 iterations are the same as T1 + T2 iterations, bit for bit.  Other options
@@ -9793,7 +9790,7 @@ class _Problem:
     relative_lengths : the lengths that rounding errors of G are relative to, see `Rounding`
     reads : array of one entry, an estimate of the number of entries of G that have been read; a product counts as n^2,
         even if it reads half of a matrix, and a step on one weight as n
-    matrix : the entries of base if it has at most 4,000 rows, and more columns than rows; else None
+    matrix : the entries of base if it has at most 4,000 rows, and at least as many columns; else None
     adder : what `_adder` returns, which keeps columns, or None
     last : the last product (v, v'Gv, G v), or None
     kept : what `_at_hand` returned last, or (None, None)
@@ -9870,7 +9867,7 @@ class _Problem:
 
     @functools.cached_property
     def matrix(self):
-        """The entries of base if it has at most 4,000 rows, and more columns than rows; else None."""
+        """The entries of base if it has at most 4,000 rows, and at least as many columns; else None."""
         base = self.base
         n = self.n
         if not isinstance(base.store, _Rows) or n > min(base._width, _FEW_POINTS):
@@ -9906,7 +9903,7 @@ class _Problem:
         to_plane = 0.0
         if norm2 > _EPS * self.scale:
             to_plane = ((y * alpha) @ separator_margins + b) / norm2
-        # 2. The origin on it
+        # 2. The origin on it.  With h = ||o||^2 y / 2 - Z o, <z_i - y_i o, z_j - y_j o> = G_ij + h_i y_j + y_i h_j.
         v = (y - to_plane) * alpha
         scaled = _unit_range(v)  # v may be long if rounding hides the plane
         largest = np.abs(v).argmax()
@@ -11003,9 +11000,8 @@ def _refine(problem, alpha, m, points, L):
     # A representation with access "products" may have no way to restrict itself to the points of a face.
     if not problem.has_precise_products or problem.G._values.access == "products":
         return
-    if (
-        problem.free_labels is not None and np.ptp(problem.free_labels[points]) == 0.0
-    ):  # by rounding
+    # By rounding a face may have points of one class only.
+    if problem.free_labels is not None and np.ptp(problem.free_labels[points]) == 0.0:
         return
     G = problem.G.restrict(points)
     lengths = problem.lengths[points]
@@ -11166,7 +11162,9 @@ def _newton_in_coordinates(rows, ridge, penalty, w, most=_MOST_NEWTON_STEPS, wid
         slacks = np.maximum(1.0 - m, 0.0)
         weights = np.minimum(slacks, width) / ridge
         previous = value
-        value = (penalty * w) @ w + weights @ (2.0 * slacks - ridge * weights)
+        value = (penalty * w) @ w + weights @ (
+            2.0 * slacks - ridge * weights
+        )  # twice the objective
         if not value < previous:
             w = previous_w
             break
@@ -11364,7 +11362,7 @@ def _by_widths(problem, aims, alpha, m, gap):
 
 
 def _with_rounded_weights(G, result, tol):
-    """Return a result with a cost whose lower is that of its alpha as it is rounded.
+    """Return the result of a G with a cost, with the lower that its alpha proves as it is rounded.
 
     The driver certifies the best multiple of weights, and rounds this multiple last.  A large C makes much of that
     rounding, and of slacks of points on the margin, which a slightly longer alpha does not have.
@@ -11446,11 +11444,11 @@ def _search_for_separator(problem, tol, result, callback):
         upper = certificate(G, p, p, precise=True)[1]
         if upper < best.upper:
             best = best._replace(p=p, upper=upper)
+        best.trace["lower"][-1] = best.lower
+        best.trace["upper"][-1] = best.upper
         if _is_closed(best.lower, best.upper, tol) or most == 0:
             break
         # 3. Call the callback.  It gets a copy, because it may keep and change its argument.
-        best.trace["lower"][-1] = best.lower
-        best.trace["upper"][-1] = best.upper
         if callback is not None and _is_true(
             callback(copy.deepcopy(best)._replace(status="running"))
         ):
@@ -12278,7 +12276,7 @@ def max_margin(
     *Columns of different units.* If the run would end as "rounding" or "infeasible", and the rows have fewer than 3,000
     coordinates, Newton steps search for the coordinates of the separator.  If they prove more than weights do, they are
     the `Result.separator`.  A step takes n d^2 multiplications, and a search often takes 100 to 400 steps.  It ends
-    after 2e9 multiplications, about a second.  It calls the callback once for every ridge, or width of the slacks.
+    after 2e9 multiplications, about a second.  It calls the callback after every separator that does not end it.
 
     *Noisy labels* leave a large support.  With a ridge, which is a soft margin, such problems take a few iterations.
     Without a ridge, a support of more than 15,000 points is left to pair steps, on sets of 6,000 to 20,000 points.
@@ -13031,7 +13029,7 @@ class MaxMarginClassifier:
     coef_ : array, shape (1, d) or (n_classes, d)
         Only with the linear kernel: coef_ x is the sum in f(x), and coef_ is sum_i dual_coef_i x_i, which is summed in
         more than double precision.  Where columns are far longer than their spread, the dual_coef_ themselves have too
-        few digits, and so they have if result_.separator is not None, which then is coef_ in the units of X.
+        few digits.  The same holds if result_.separator is not None: coef_ then is this separator in the units of X.
     kernel_ : Kernel
         The kernel with its parameters as numbers.
     n_features_in_, feature_names_in_ : int, array of str

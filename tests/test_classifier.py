@@ -298,6 +298,8 @@ def test_a_wide_column_is_no_obstacle_and_the_model_is_what_was_certified(n, d, 
         C = size * 1e10 / np.square(X).sum(axis=1).max()
         chosen = fm.MaxMarginClassifier("linear", C=C).fit(X, y)
         assert chosen.status_ == "certified" and chosen.support_.size
+        last = chosen.result_.trace[-1]
+        assert (last["lower"], last["upper"]) == chosen.interval_
         assert -1e-9 < excess_of(chosen, X, y, C) < 2.1e-6
 
 
