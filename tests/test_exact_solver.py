@@ -1221,3 +1221,15 @@ def test_a_run_that_rounding_ends_resumes_to_its_end():
             resumed = fm.max_margin(G, tol=1e-10, start=part)
             assert resumed.n_iter == whole.n_iter and resumed.status == whole.status
             assert np.array_equal(resumed.alpha, whole.alpha)
+
+
+@pytest.mark.parametrize("intercept", [0.0, "free"])
+def test_wide_rows_of_which_some_have_a_ridge_are_certified(intercept):
+    """Their entries are kept without the ridge."""
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(40, 60))
+        y = rng.choice([-1, 1], 40)
+        ridge = rng.random(40) * (rng.random(40) < 0.5)
+        G = fm.features(X, y, normalize=None, ridge=ridge, intercept=intercept)
+        assert fm.max_margin(G).status == "certified"
