@@ -3987,9 +3987,10 @@ def _refuse_indefinite(matrix, name, error):
     ``error`` is relative to the largest entry of the diagonal.
     """
     n = len(matrix)
-    if n > _MOST_FACTORED:
+    largest = float(matrix.diagonal().max())
+    if n > _MOST_FACTORED or not _is_within(largest, _ENTRIES):  # the size is refused elsewhere
         return
-    allowed = n * error * float(matrix.diagonal().max())
+    allowed = n * error * largest
     try:
         np.linalg.cholesky(matrix + allowed * np.eye(n))
     except np.linalg.LinAlgError:

@@ -1167,6 +1167,12 @@ def test_a_function_that_is_no_kernel_is_refused():
         fm.gram(np.arange(3.0)[:, None], [1, 1, -1], kernel=indefinite)
 
 
+def test_a_matrix_of_subnormal_numbers_is_refused_for_its_size():
+    """Rounding gives it an eigenvalue below 0, which no shift by a multiple of the identity need mend."""
+    v = np.random.default_rng(0).normal(size=13)
+    check_raises(lambda: fm.momentum(3e-316 * np.outer(v, v)), ValueError, ["max_i", "rescale"])
+
+
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_a_matrix_of_rank_1_is_not_refused_for_the_rounding_of_its_entries(dtype):
     v = np.random.default_rng(0).normal(size=300)
