@@ -2199,7 +2199,8 @@ def _constant(intercept):
     """Return the constant feature of an intercept; 0 if the intercept is free."""
     is_text = isinstance(intercept, str) and intercept != "free"
     if intercept is None or isinstance(intercept, bool | np.bool_) or is_text:
-        raise (ValueError if is_text else TypeError)(
+        error = ValueError if is_text else TypeError
+        raise error(
             'intercept must be "free" for a bias of any size, a number c > 0 for a constant feature c of all points, '
             f"or 0.0 for planes through the origin; got {intercept!r}"
         )
@@ -5439,12 +5440,17 @@ def _with_least_hinge_loss(G, w, goal):
     return w._replace(m=m, error=error, bias=w.bias + bias)
 
 
+def _product_of(G, alpha, precise):
+    """Return (v, its `_BoundedProduct`) for weights alpha, where v is alpha times a power of two."""
+    v = _unit_range(alpha)
+    return v, _fresh_product(G, v, *G._measured(v, precise))
+
+
 def _lower_with_cost(G, alpha, precise):
     """Return (lower, bias) for weights alpha as they are, at no other multiple."""
-    v = _unit_range(alpha)
+    v, bounded = _product_of(G, alpha, precise)
     i = np.argmax(np.abs(v))
     goal = float(v[i] / alpha[i])  # a power of two
-    bounded = _fresh_product(G, v, *G._measured(v, precise))
     w = _with_least_hinge_loss(G, bounded, goal)
     return _ends(w, _margin_with_slacks(G), goal)[0], w.bias / goal
 
@@ -11163,9 +11169,8 @@ def _newton_in_coordinates(rows, ridge, penalty, w, most=_MOST_NEWTON_STEPS, wid
         slacks = np.maximum(1.0 - m, 0.0)
         weights = np.minimum(slacks, width) / ridge
         previous = value
-        value = (penalty * w) @ w + weights @ (
-            2.0 * slacks - ridge * weights
-        )  # twice the objective
+        # Twice the objective
+        value = (penalty * w) @ w + weights @ (2.0 * slacks - ridge * weights)
         if not value < previous:
             w = previous_w
             break
@@ -12576,8 +12581,8 @@ def witnesses(G: GramLike, result: Result | ArrayLike) -> Witnesses | None:
 
 def _weights_separate(G, alpha):
     """Return True if these weights have a margin above 0 for sure."""
-    v = _unit_range(alpha)
-    return _ends(_fresh_product(G, v, *G._measured(v, precise=True)))[0] > 0.0
+    _, bounded = _product_of(G, alpha, precise=True)
+    return _ends(bounded)[0] > 0.0
 
 
 def _zero_rows(G, index):
